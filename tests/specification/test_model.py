@@ -10,7 +10,6 @@ from proofkit.specification.models import FULL, MUTANTS, SMOKE
 pytestmark = [pytest.mark.tlc, pytest.mark.timeout(300)]
 
 
-@pytest.mark.rule("P44", "P8", "P28", "P31", "P32", "P42", "S8", "S10")
 @pytest.mark.parametrize("name", SMOKE)
 def test_every_state_of_a_small_world_is_safe(name):
     world, counts = SMOKE[name]

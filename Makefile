@@ -75,10 +75,9 @@ DEMO_SPARK := $(if $(filter 0,$(SPARK)),,$(if $(JAVA),$(SPARK_READY)))
 demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker, SPARK=0 leaves out the pipeline)
 	@$(BIN)/python -m kraftquorum_demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
-test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, specification, operator, short demo
+test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, short demo
 	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
-	@$(MAKE) --no-print-directory spec
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" -q
 	@$(if $(filter 0,$(SHORT_DEMO)),true,$(MAKE) --no-print-directory demo SHORT=1 SPARK=0)
 

@@ -10,6 +10,7 @@ from proofkit.specification.models import FULL, MUTANTS, SMOKE
 pytestmark = [pytest.mark.tlc, pytest.mark.timeout(300)]
 
 
+@pytest.mark.rule("P63")
 @pytest.mark.parametrize("name", SMOKE)
 def test_every_state_of_a_small_world_is_safe(name):
     world, counts = SMOKE[name]

@@ -319,10 +319,11 @@ class RaftCore:
         wanted = event.preferred
         if not able or (wanted is not None and wanted not in able):
             able_names = ", ".join(str(key) for key in able) or "none"
+            subject = "the other voters" if wanted is None else wanted
             replica.refuse(
                 event.request_id,
                 Refusal.WAITING,
-                f"{wanted or 'nobody'} cannot take over now; caught up are: {able_names}",
+                f"{subject} cannot take over now; caught up are: {able_names}",
             )
             return
         leadership_transfer.begin(replica, role, able, wanted, event.request_id)

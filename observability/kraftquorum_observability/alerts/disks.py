@@ -33,8 +33,9 @@ DISKS: tuple[Alert, ...] = (
 """,
         "10m",
         f"{WHICH} has slow disks at half of its voters or more",
-        "So many disks take longer than a second for one in a hundred fsyncs that each write may. "
-        "At 1.5 fetch timeouts, 3 s by default, leaders begin to resign and writes stop.",
+        "At half of the voters or more, one in a hundred fsyncs takes longer than a second, so a "
+        "write may take as long. At 1.5 fetch timeouts, 3 s by default, leaders resign and writes "
+        "stop.",
     ),
     Alert(
         "KraftquorumDiskNearlyFull",
@@ -48,8 +49,8 @@ min {BY_NODE} (raftnode_disk_free_bytes / raftnode_disk_reserve_bytes) < 4
         "5m",
         f"{NODE} runs out of disk",
         "Less than 15 % of the disk is free, or less than half of it and than four times the "
-        "reserve. A leader "
-        "without space hands over; when no voter has any, writes are refused.",
+        "reserve. A leader without space transfers leadership. If no voter has space, the leader "
+        "refuses writes.",
     ),
     # A day leaves time until the morning; six hours even out the saw-tooth of trimmed segments.
     # Above half, a young log grows towards its limit (log_retention_bytes).
@@ -66,7 +67,7 @@ node:raftnode_disk_free:ratio < 0.5
         "1h",
         f"{NODE} fills its disk within a day",
         "At the rate of the last six hours the disk falls below its reserve within a day. A leader "
-        "without space hands over; when no voter has any, writes are refused.",
+        "without space transfers leadership. If no voter has space, the leader refuses writes.",
     ),
     Alert(
         "KraftquorumLogOutgrowsDisk",
@@ -77,9 +78,10 @@ and {ON_QUORUM}
   min {BY_QUORUM} (node:raftnode_disk_free:ratio) < 0.5
 """,
         "15m",
-        f"{WHICH} fills its disks and nothing stops it",
-        "No setting keeps the log smaller than its volumes, and half of one is used. When they "
-        "are full, writes are refused. spec.config.log_retention_bytes bounds the log.",
+        f"{WHICH} fills its disks, and no setting bounds its log",
+        "No setting keeps the log smaller than its volumes, and half of a volume is used. If all "
+        "volumes are full, the leader refuses writes. spec.config.log_retention_bytes bounds the "
+        "log.",
     ),
     Alert(
         "KraftquorumDiskFull",
@@ -89,8 +91,8 @@ min {BY_NODE} (raftnode_disk_free_bytes and raftnode_disk_low == 1)
 """,
         "1m",
         f"{NODE} has used up its disk",
-        "{{ $value | humanize1024 }}B are free. Below the reserve a node takes no writes as "
-        "leader, until twice the reserve is free. What is committed is safe.",
+        "{{ $value | humanize1024 }}B are free. Below its reserve a node takes no writes as "
+        "leader, until twice the reserve is free. Committed writes are safe.",
     ),
     Alert(
         "KraftquorumDiskFailing",
@@ -102,16 +104,18 @@ max {BY_QUORUM} (kraftquorum_voters_storage_gone) > 0
 """,
         "2m",
         f"{WHICH} has a replica whose disk fails or is gone",
-        "A node ended because of its disk, or its storage is lost, and it is not replaced yet.",
+        "A node exited because of its disk, or a voter's storage is lost. The operator has not "
+        "replaced it yet.",
     ),
     Alert(
         "KraftquorumScrubFoundRot",
         "warning",
         f"max {BY_NODE} (raftnode_storage_damaged) > 0",
         "1m",
-        f"{NODE} has rot on its disk",
-        "The scrub read {{ $value }} damaged places in the log or a snapshot. Nothing that is "
-        "committed is lost while a majority has it; this replica has to be replaced.",
+        f"{NODE} has corruption on its disk",
+        "The scrub read {{ $value }} damaged places in the log or a snapshot. No committed write "
+        "is lost while a majority has it. The operator replaces this replica, as its policy "
+        "allows.",
     ),
     # At start-up, where a counter begins above 0, or later.
     Alert(
@@ -125,8 +129,8 @@ max {BY_NODE} (raftnode_snapshots_damaged_total > 0)
 """,
         "1m",
         f"{NODE} found a damaged snapshot",
-        "The node has set a snapshot aside that does not match its checksum, and goes on with an "
-        "older one or with the log. A disk that damages one file damages others.",
+        "The node set aside a snapshot that does not match its checksum, and continues with an "
+        "older snapshot or with the log. A disk that damages one file may damage others.",
     ),
     Alert(
         "KraftquorumSnapshotTooOld",
@@ -142,8 +146,8 @@ max {BY_NODE} (
 """,
         "10m",
         f"{NODE} has not made a snapshot for {{{{ $value | humanizeDuration }}}}",
-        "Starts get longer and the log cannot be trimmed. One is due every hour by default; it "
-        "is left out when the disk has no room for it.",
+        "The next start takes longer, and the node cannot trim the log. A snapshot is due every "
+        "hour by default; the node skips it if the disk has no room for it.",
     ),
     Alert(
         "KraftquorumSnapshotHasNoRoom",
@@ -151,7 +155,7 @@ max {BY_NODE} (
         f"max {BY_NODE} (raftnode_snapshot_room_missing_bytes) > 0",
         "15m",
         f"{NODE} has no room for a snapshot",
-        "A snapshot is due and lacks {{ $value | humanize1024 }}B. Until there is room none is "
-        "made, starts get longer, and no log is trimmed behind one.",
+        "A snapshot is due, and the disk lacks {{ $value | humanize1024 }}B for it. Until there is "
+        "room, the node makes no snapshot and trims no log, and its next start takes longer.",
     ),
 )

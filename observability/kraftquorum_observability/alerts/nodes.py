@@ -20,8 +20,8 @@ NODES: tuple[Alert, ...] = (
         f'min {BY_PEER} (raftnode_peer_fetch_age_seconds{{peer_role="voter"}}) > 60',
         "1m",
         f"{PEER} does not fetch",
-        "The leader has not heard from this voter for {{ $value | humanizeDuration }}. Every "
-        "other fault now counts double.",
+        "The leader has not heard from this voter for {{ $value | humanizeDuration }}. The quorum "
+        "tolerates one failure less until the voter fetches again.",
     ),
     Alert(
         "KraftquorumReplicaNotCatchingUp",
@@ -72,7 +72,7 @@ max {BY_QUORUM} (kraftquorum_voters_wanted)
         "10m",
         f"{NODE} handles its events late",
         "One in a hundred timers of the node's event loop is {{ $value | humanizeDuration }} late. "
-        "At the fetch timeout, 2 s by default, the other voters take the node for dead.",
+        "At the fetch timeout, 2 s by default, the other voters consider the node dead.",
     ),
     # Thirty in five minutes. A restart causes more, but for less than the rate's five minutes and
     # the time after them; a peer that is down has alerts of its own.
@@ -86,7 +86,8 @@ and on ({QUORUM_LABELS}, peer_id)
 """,
         "10m",
         f"{NODE} gets no answers from peer {{{{ $labels.peer_id }}}}",
-        "{{ $value | humanize }} requests a second fail, by the reason {{ $labels.reason }}, and "
-        "the peer runs: the network between the two loses packets, or they do not agree.",
+        "{{ $value | humanize }} requests a second fail for the reason {{ $labels.reason }}, "
+        "although the peer runs. The network between the two loses packets, or the two do not "
+        "agree.",
     ),
 )

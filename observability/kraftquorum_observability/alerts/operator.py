@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftquorum_observability.labels import BY_QUORUM, ON_QUORUM, QUORUM_LABELS
 
-from .alert import IN_CLUSTER, WHICH, Alert
+from .alert import IN_CLUSTER, QUORUM_NAME, WHICH, Alert
 
 OPERATOR: tuple[Alert, ...] = (
     Alert(
@@ -21,8 +21,8 @@ absent(kraftquorum_operator_active or quorum:raftnode_epoch:max)
 """,
         "5m",
         f"No kraftquorum operator is active{IN_CLUSTER}",
-        "Quorums go on serving, but no operator replaces a lost disk. Or Prometheus does not reach "
-        "the operator's metrics.",
+        "Quorums continue to serve, but no operator replaces a lost disk. Or Prometheus cannot "
+        "read the operator's metrics.",
     ),
     Alert(
         "KraftquorumOperatorNotLooking",
@@ -44,9 +44,9 @@ or
 and on (cluster) max by (cluster) (kraftquorum_operator_active) == 1
 """,
         "2m",
-        f"{WHICH} is not looked at by any operator",
-        "The active operator looks every ten seconds even when nothing is to be done. It has not "
-        "for minutes, or it does not look after this quorum's namespace.",
+        f"No operator reconciles quorum {QUORUM_NAME}",
+        "The active operator reconciles each quorum every ten seconds, even if nothing is left to "
+        "do. It has not done so for minutes, or it does not watch this quorum's namespace.",
     ),
     Alert(
         "KraftquorumReconcileFailing",
@@ -58,9 +58,9 @@ sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result="error"}}[5m]))
   > 0.5 * sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result!="standby"}}[5m]))
 """,
         "10m",
-        f"{WHICH} cannot be managed: what the operator asks for fails",
-        "The API server or a node refuses it, or does not answer. The condition Failing says "
-        "which request and why.",
+        f"The operator's requests for quorum {QUORUM_NAME} fail",
+        "The API server or a node refuses a request of the operator, or does not answer it. The "
+        "condition Failing says which request and why.",
     ),
     # As the alert of the Kubernetes mixin for clients, with more room for few requests.
     Alert(
@@ -75,7 +75,7 @@ sum by (cluster) (
         "15m",
         f"The API server fails the kraftquorum operator{IN_CLUSTER}",
         "{{ $value | humanizePercentage }} of the operator's requests to the API server fail, get "
-        "no answer or are turned away with status 429. Repairs take longer or stop.",
+        "no answer or are refused with status 429. Repairs take longer or stop.",
     ),
     Alert(
         "KraftquorumOperationStuck",
@@ -88,9 +88,9 @@ unless {ON_QUORUM}
   max {BY_QUORUM} (kraftquorum_condition{{condition="Paused"}}) == 1
 """,
         "30m",
-        f"{WHICH}: {{{{ $labels.operation }}}} stands at step {{{{ $labels.step }}}}",
-        "Half an hour at one step. status.waitingFor names the guard that holds it back, if one "
-        "does.",
+        f"{WHICH}: {{{{ $labels.operation }}}} stays at step {{{{ $labels.step }}}}",
+        "The operation has been at this step for half an hour. If a guard holds it back, "
+        "status.waitingFor names that guard.",
     ),
     Alert(
         "KraftquorumGuardBlocking",
@@ -98,8 +98,8 @@ unless {ON_QUORUM}
         f'max by ({QUORUM_LABELS}, guard) (kraftquorum_blocked{{guard!="not_paused"}}) == 1',
         "15m",
         f"{WHICH} waits for {{{{ $labels.guard }}}}",
-        "A guard has held the operator back for a quarter of an hour; docs/reference/guards.md "
-        "says what it asks for.",
+        "A guard has held the operator back for a quarter of an hour. docs/reference/guards.md "
+        "says what the guard needs.",
     ),
     Alert(
         "KraftquorumPaused",
@@ -107,6 +107,6 @@ unless {ON_QUORUM}
         f'max {BY_QUORUM} (kraftquorum_condition{{condition="Paused"}}) == 1',
         "4h",
         f"{WHICH} is paused",
-        "spec.pause has been set for four hours: nothing is repaired until it is taken off.",
+        "spec.pause has been set for four hours. The operator repairs nothing until you remove it.",
     ),
 )

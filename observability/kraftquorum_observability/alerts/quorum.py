@@ -13,8 +13,8 @@ QUORUM: tuple[Alert, ...] = (
         f"max {BY_QUORUM} (kraftquorum_quorum_lost) == 1",
         "1m",
         f"{WHICH} has lost the storage of a majority of its voters",
-        "Nothing commits and the operator does nothing by itself: a person must decide which "
-        "replica goes on.",
+        "The quorum commits no write, and the operator does nothing by itself. A person must "
+        "decide from which replica the quorum continues.",
     ),
     Alert(
         "KraftquorumNoLeader",
@@ -34,9 +34,9 @@ unless {ON_QUORUM}
         "warning",
         "changes(quorum:raftnode_epoch:max[15m]) >= 4",
         "1m",
-        f"{WHICH} elects again and again",
-        "{{ $value }} new epochs in a quarter of an hour; each election holds writes up. Mostly a "
-        "slow disk, a busy CPU or a lossy network.",
+        f"{WHICH} elects a leader again and again",
+        "The quorum had {{ $value }} new epochs in a quarter of an hour, and each election delays "
+        "writes. The usual causes are a slow disk, a busy CPU and a lossy network.",
     ),
     Alert(
         "KraftquorumNoFaultTolerance",
@@ -52,7 +52,8 @@ unless {ON_QUORUM}
 """,
         "5m",
         f"{WHICH} stops at the next fault",
-        "No further voter may fail: so many are down that the rest is just a majority, or less.",
+        "If one more voter fails, writes stop: so many voters are down that the rest is just a "
+        "majority, or less.",
     ),
     Alert(
         "KraftquorumFaultToleranceReduced",
@@ -72,8 +73,8 @@ clamp_min(
         f"max {BY_QUORUM} (kraftquorum_voters_unlike_spec) > 0",
         "15m",
         f"{WHICH} has other voters than its spec wants",
-        "{{ $value }} voters are missing, not wanted, or twice there. The operator should have "
-        "changed that by now.",
+        "{{ $value }} voters are missing, not wanted, or listed twice. The operator should have "
+        "changed the voters by now.",
     ),
     Alert(
         "KraftquorumReplacementWindowOpen",
@@ -147,7 +148,7 @@ sum {BY_QUORUM} (rate(raftnode_http_request_seconds_count{{status="429"}}[5m]))
   / sum {BY_QUORUM} (rate(raftnode_http_request_seconds_count{{path=~"/v1/.*"}}[5m])) > 0.05
 """,
         "10m",
-        f"{WHICH} turns writes away because it is overloaded",
+        f"{WHICH} refuses writes because it is overloaded",
         "{{ $value | humanizePercentage }} of the requests to the API have got status 429 for ten "
         "minutes: clients write faster than a majority of the voters fsyncs.",
     ),

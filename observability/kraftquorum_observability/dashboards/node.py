@@ -263,7 +263,8 @@ DISK = (
     Panel(
         "lines",
         "Free disk and the reserve",
-        "Bytes. Below the reserve a leader hands over and writes are refused. Normal: far above.",
+        "Bytes. Below the reserve a leader transfers leadership or refuses writes. Normal: far "
+        "above.",
         (
             _by_node("raftnode_disk_free_bytes", "free, node {{node_id}}"),
             Query(f"max(raftnode_disk_reserve_bytes{{{N}}})", "reserve"),

@@ -90,7 +90,7 @@ def test_every_rule_keeps_cluster_namespace_and_quorum(name: str, expression: st
     for word, labels in groupings:
         named = {label.strip() for label in labels.split(",")}
         assert word in {"by", "on"}, f"{word} ({labels}) keeps what is not known"
-        if named == {"cluster"} and name == "KraftquorumOperatorNotLooking":
+        if named == {"cluster"} and name == "KraftquorumOperatorNotReconciling":
             assert all(text in expression for text in clusters_only)
             continue
         assert kept <= named, f"{word} ({labels})"

@@ -108,7 +108,7 @@ max {BY_QUORUM} (kraftquorum_voters_storage_gone) > 0
         "replaced it yet.",
     ),
     Alert(
-        "KraftquorumScrubFoundRot",
+        "KraftquorumScrubFoundCorruption",
         "warning",
         f"max {BY_NODE} (raftnode_storage_damaged) > 0",
         "1m",

@@ -25,7 +25,7 @@ absent(kraftquorum_operator_active or quorum:raftnode_epoch:max)
         "read the operator's metrics.",
     ),
     Alert(
-        "KraftquorumOperatorNotLooking",
+        "KraftquorumOperatorNotReconciling",
         "warning",
         f"""
 (

@@ -37,7 +37,7 @@ GOOD: frozenset[Level] = frozenset({"forming", "changing", "safe"})
 RUNBOOKS: dict[Level, str] = {
     "lost": "kraftquorum-quorum-lost",
     "stopped": "kraftquorum-no-leader",
-    "unknown": "kraftquorum-operator-not-looking",
+    "unknown": "kraftquorum-operator-not-reconciling",
     "at-risk": "kraftquorum-no-fault-tolerance",
     "blocked": "kraftquorum-guard-blocking",
     "weakened": "kraftquorum-fault-tolerance-reduced",

@@ -1,1 +1,16 @@
-"""The kraftquorum node."""
+"""The kraftquorum node: one replica of a quorum, its clients and its command line.
+
+A client's write comes in through `api`, as HTTP or as an operation of a session (`session` has the
+format). `runtime` gathers writes and gives them to `core`, which decides. `runtime` carries the
+decisions out: on disk with `storage`, to peers with `transport` and `wire`, and into the key-value
+store of `statemachine`.
+
+- `core`: Raft as a pure function;
+- `runtime`: the process around it;
+- `storage`, `logformat`, `logfiles`: the disk, the format of its bytes, and its public readers;
+- `transport`, `wire`: frames between replicas;
+- `api`, `session`, `client`: what clients use, and the Python client;
+- `statemachine`: the key-value store;
+- `cli`, `commands`, `settings`: the program `raftnode` and the settings of a node;
+- `errors`, `hosts`, `log_limit`, `program_version`: what several of them share.
+"""

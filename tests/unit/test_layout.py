@@ -1,5 +1,6 @@
 """The layout that the design promises, where no linter looks."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -93,3 +94,22 @@ def test_links_between_pages_lead_somewhere():
         if "://" not in target and not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+def _overviews():
+    for package in sorted(PRODUCT):
+        for path in sorted(ROOT.glob(f"*/{package}/**/__init__.py")):
+            text = ast.get_docstring(ast.parse(path.read_text())) or ""
+            if "\n- " in text:
+                yield pytest.param(path, text, id=str(path.parent.relative_to(ROOT)))
+
+
+@pytest.mark.parametrize(("path", "text"), list(_overviews()))
+def test_a_list_of_modules_names_each_module(path, text):
+    modules = {
+        entry.stem
+        for entry in path.parent.iterdir()
+        if (entry.suffix == ".py" or (entry / "__init__.py").exists())
+        and not entry.stem.startswith("_")
+    }
+    assert {name for name in modules if not re.search(rf"\b{name}\b", text)} == set()

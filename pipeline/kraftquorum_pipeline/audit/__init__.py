@@ -11,6 +11,9 @@ damage. The rules over all replicas are pure functions of that result:
 - `committed`: a majority of the voters holds every committed record;
 - `states`: a snapshot equals the state of the log up to its offset.
 
-`run` calls the checks in order, and `render` prints the verdict. Two engines read the files:
-one in this process and one on Spark. A test compares their verdicts.
+`replica_files` finds the replicas and their files, and `startup_files` checks whether a node could
+start with them. `run` calls the checks in order, `details` describes what differs, `findings` is
+the verdict, and `render` prints it. Two engines read the files: one in this process (`engine`) and
+one on Spark (`spark`). A test compares their verdicts. `undamaged_log` combines the replicas'
+whole records, for the jobs.
 """

@@ -1,7 +1,10 @@
 """Reads rows from a quorum's nodes or its files. Uses pyarrow, and never Spark.
 
 - `options`: the options of a user, and their checks;
-- `files`, `nodes`: plan the parts of a range of offsets, and read a part;
+- `interface`: a log and its parts;
+- `nodes`: plans and reads parts of a running quorum's log;
+- `files`, `filepart`: plan and read parts of a replica's segments and snapshots;
+- `voters`: the voter set, from the files of a replica;
 - `committed`: the proven committed end, from the files of the replicas alone;
 - `rows`, `decode`: from records to Arrow.
 

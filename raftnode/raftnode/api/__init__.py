@@ -1,1 +1,11 @@
-"""The HTTP API: what people, programs and the operator see of a node."""
+"""The API of a node for people, programs and the operator: HTTP, and sessions on the same listener.
+
+- `server`: the application and its listener; `http`: strict bodies and queries, and answers;
+- `service`: the interface to the node, which `raftnode.runtime.service` implements;
+- `kv_routes`, `log_routes`, `quorum_routes`, `node_routes`: the HTTP routes, by subject;
+- `session_route`: a session's WebSocket; `session`: its operations and answers;
+- `checks`: what a client's key and records must be, whichever way they come;
+- `model`, `queries`, `media`, `errors`: the models, parameters, headers and errors of the API;
+- `encode`: records as JSON; `openapi`: the description of all routes;
+- `turns`: large answers one at a time; `metrics`, `metric_table`: metrics of the requests.
+"""

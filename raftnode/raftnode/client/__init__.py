@@ -4,6 +4,13 @@ THE RULE: a write is reported as exactly one of *acknowledged* (the call returns
 *refused* (`NotDoneError`: it is certain that it was not done) or *unknown*
 (`OutcomeUnknownError`). It is sent again only when it is certain that it was not done,
 so nothing is written twice and nothing is counted twice.
+
+- `quorum_client`: `QuorumClient`, a method for each operation; `values`: what it returns;
+- `requests_to_nodes`: which node is asked next, and how often; `leader_search`: whom to ask (pure);
+- `sessions`, `session`: one session for each node, with many operations in a message;
+- `exchange`: one HTTP request, and certainty about whether it was sent; `bodies`: what is in it;
+- `hand_over`: a leadership transfer before a node stops;
+- `errors`, `tuning`, `hosts`: outcomes, time limits, and where a node listens.
 """
 
 from raftnode.client.errors import (

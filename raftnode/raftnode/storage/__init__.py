@@ -1,6 +1,6 @@
 """Everything that a replica keeps on its disk. Private to the node.
 
-- `files`: the one file layer;
+- `files`: the one file layer; `fallocate`: the reservation of room, which Python lacks;
 - `log`, `segments`: the log as one sequence, and one file of it with its indexes;
 - `snapshots`: snapshot files beside the log;
 - `directory`: the data directory, and the small files with its identity and its promises;

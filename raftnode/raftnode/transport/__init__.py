@@ -2,8 +2,10 @@
 
 - hello: the first frame of both ends; it decides whether they accept each other (S6).
 - server: answers requests of other replicas; connection_limits: which connections it keeps.
-- peers: sends this replica's requests; link: one peer's connection.
-- context: what both sides share.
+- gate: judges each hello, by what is remembered of a replica's storage (S3).
+- peers: sends this replica's requests; link: one peer's connection; dial, backoff: how and when it
+  is made; outbox: frames that wait for it; failure: why a request got no response.
+- context, settings, spawner: what both sides share.
 - addresses, hosts: where a replica might listen; never its identity.
 
 A callback gets a request's answer, or the reason why there is none. The transport never blocks

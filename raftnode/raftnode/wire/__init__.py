@@ -3,7 +3,10 @@
 - frame: one binary WebSocket message, `envelope` plus body.
 - envelope: our header with sender, receiver, cluster and API, and in responses the leader; with
   tagged extensions for what Kafka's message lacks.
-- body: Kafka's own message, written by `kio`, read by the bounded reader of `reader`.
+- body: Kafka's own message, written by `kio`, read by the bounded reader of `reader`; `kafka` has
+  what all bodies share, and `fetch`, `fetch_snapshot`, `vote`, `begin_quorum_epoch` and
+  `end_quorum_epoch` have a message each.
+- codec: whole frames, from and to the core's messages; errors: what a bad frame raises.
 
 Any bytes decode to a message or raise `DecodeError`; there is no third outcome.
 """

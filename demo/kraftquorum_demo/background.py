@@ -60,9 +60,9 @@ class BackgroundWriters:
 
     Args:
         endpoints: Nodes to begin with; they lead to the leader.
-        hosts_file: Where their names stand.
+        hosts_file: The file with their names.
         plan: How much is written.
-        resolver: Who knows the names that do not stand there.
+        resolver: Resolves the names that the file lacks.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class Proof:
     def lines(self) -> list[str]:
         """For people."""
         return [
-            "\nWhat the clients were told, against what was read back:\n",
+            "\nThe answers that the clients got, against what was read back:\n",
             *report.verdict_lines(self.verdict),
             "\nVoter changes in the log:\n",
             *report.control_lines(report.control_records(self.back.log)),

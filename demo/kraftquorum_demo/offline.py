@@ -84,7 +84,7 @@ def read_log(directory: Path) -> ReplicaLog:
 def compare_logs(logs: Mapping[str, ReplicaLog], committed_end: int) -> Agreement:
     """Compare the logs with each other up to the common end.
 
-    Behind ``committed_end`` logs may differ: a record that no majority has may stand in
+    Behind ``committed_end`` logs may differ: a record that no majority has may be in
     one of them. Before it they may not, and a replica that ends before it is reported.
 
     Args:

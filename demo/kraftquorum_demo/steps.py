@@ -84,7 +84,7 @@ class Play:
             Step(
                 f"Scale {voters + 2} → {voters}, and kill the leader in the middle of it",
                 "SIGKILL as soon as the first removal is in its log; the others elect a leader "
-                "and the operator goes on from what it finds",
+                "and the operator continues from the state that it observes",
                 self._scale_down,
             ),
             Step(
@@ -101,13 +101,14 @@ class Play:
             Step(
                 "Let the leader's disk hang",
                 "its flushes do not return, while its process lives and answers; the others commit "
-                "without it, it hands over to one of them, and follows once its disk answers again",
+                "without it, it transfers leadership to one of them, and follows once its disk "
+                "answers again",
                 self._hang_disk,
             ),
             Step(
                 "Read everything back",
-                "the whole log and the whole store, compared byte by byte with what the clients "
-                "were told",
+                "the whole log and the whole store, compared byte by byte with the answers that "
+                "the clients got",
                 self._verify,
             ),
         )

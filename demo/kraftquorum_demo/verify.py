@@ -149,7 +149,7 @@ def _check_acknowledged(
 def _check_order(
     writes: Sequence[Write], places: Mapping[_Content, Sequence[int]], verdict: Verdict
 ) -> None:
-    """A write that began after another was acknowledged must stand after it."""
+    """A write that began after another was acknowledged must have a higher offset."""
     acknowledged = sorted(
         (write.ended_s, write.offset)
         for write in writes

@@ -7,7 +7,7 @@ RaftnodeError
 │   ├── StorageLostError      the directory is not the one that was opened (S4)
 │   ├── StorageCorruptError   damage before the recovery point
 │   ├── StorageIdentityError  the UUID is missing or different somewhere (S2)
-│   ├── StorageStaleError     put back from an old copy (S3)
+│   ├── StorageStaleError     restored from an old copy (S3)
 │   └── StorageLockedError    another process uses the directory
 ├── ProtocolHaltError         going on would break a promise (e.g. truncate committed records)
 ├── DecodeError               bytes that are not what they claim to be

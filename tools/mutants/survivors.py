@@ -1,4 +1,4 @@
-"""The mutants that no test need notice, and why: survivors.toml.
+"""The mutants that no test needs to notice, and why: survivors.toml.
 
 A mutant is known by the function that it changes and by the lines that it changes there, not by
 mutmut's number for it, which moves with every edit of the function.

@@ -75,7 +75,7 @@ def node_status(address: str, kubelet_port: int, now: str) -> Json:
 
 
 class Registration:
-    """Keeps the Node object there and alive."""
+    """Creates the Node object, and renews its lease and heartbeat."""
 
     def __init__(self, api: ApiClient, address: str, kubelet_port: int, heartbeat_s: float) -> None:
         self._api = api

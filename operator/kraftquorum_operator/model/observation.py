@@ -174,7 +174,7 @@ class Progress:
     caught_up: bool
     fenced: bool = False
     copied: bool = False
-    """Its volume was put back from a copy (S3): it counts in no majority, see `judge/copies.py`."""
+    """Its volume was restored from a copy (S3): it counts in no majority, see `judge/copies.py`."""
     damaged: bool = False
     """Its storage is damaged: it counts in no majority, see `judge/trust.py`."""
     lag: int = 0

@@ -1,6 +1,6 @@
 """EndQuorumEpoch (api key 54, version 1) as Kafka writes it (KIP-595, KIP-856).
 
-Kafka's message names no receiver and no leader UUID: both stand in the envelope.
+Kafka's message names no receiver and no leader UUID: both are in the envelope.
 """
 
 from __future__ import annotations

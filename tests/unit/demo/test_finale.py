@@ -119,7 +119,7 @@ def test_a_replica_whose_files_are_missing_ends_with_1(finale, tmp_path):
 
 def test_a_held_demo_told_its_proof_before_and_has_no_whole_time(finale, tmp_path):
     assert finale.conclude(proof(acknowledged=2), held=True) == 0
-    assert "What the clients were told" not in finale.view.text
+    assert "The answers that the clients got" not in finale.view.text
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert "whole_demo" not in report["seconds"]
 

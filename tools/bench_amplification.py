@@ -1,7 +1,7 @@
 """Measures how much a node writes for what clients write: `make bench-amplification`.
 
-A real node, a quorum of one, on the disk of `--directory`. Told are, for each byte of keys and
-values: the bytes that its log has grown by, the bytes that the process gave to the file layer,
+A real node, a quorum of one, on the disk of `--directory`. The bench reports for each byte of keys
+and values: the bytes that its log has grown by, the bytes that the process gave to the file layer,
 and those that the kernel sent to the device (`/proc/<pid>/io`), with and without snapshots.
 """
 

@@ -1,8 +1,8 @@
 """Measures a snapshot that a blank node fetches: `make bench-install MIB=1024`.
 
 Two real processes: a quorum of one, whose log is trimmed, and an observer with an empty disk.
-A client writes all along. Told are how long the fetch takes until the observer has caught up,
-how long writes wait meanwhile and without it, and how much memory both ends take.
+A client writes all along. The bench reports how long the fetch takes until the observer has caught
+up, how long writes wait meanwhile and without it, and how much memory both ends take.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Both ways read the same files with the same decoder and check every checksum; th
 neither Spark's start nor its processes in between. After the audits bits are flipped in as many
 places as PLANTED says, each in a batch of its own, and counted.
 
-Wall time says what a person waits; processor time of the whole tree of processes is told beside
+Wall time says what a person waits; processor time of the whole tree of processes is printed beside
 it, since it does not change with what else the machine does. Memory is the peak of the driver's
 JVM, and of all Python processes together, a page that several share counted once; beside it how
 many there were then, and the most that one of them held at any time.

@@ -57,7 +57,7 @@ class Fault:
     """Something that the demo did to the quorum, or asked of it: a line in the picture.
 
     Attributes:
-        lost: Whose disk was destroyed; None: nobody's.
+        lost: The replica whose disk was destroyed; None: no disk was destroyed.
     """
 
     at_s: float

@@ -1,4 +1,4 @@
-"""The client's own account of every write: what it sent, what it was told, and when.
+"""The client's own account of every write: what it sent, the answer, and when.
 
 Pure accounting: no clock and no I/O; times are seconds since the demo began and
 come as arguments. `verify` holds this account against what is read back.

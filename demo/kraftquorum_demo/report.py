@@ -183,7 +183,7 @@ def make_report(
         stall: The longest stretch without an acknowledgement, but for the hung disk's.
         controls: Control records of the log.
         agreement: Of the replicas' files.
-        facts: What else is to be told.
+        facts: Further facts for the report.
     """
     return {
         "ok": ok,

@@ -1,4 +1,4 @@
-"""What was read back against what the client was told. Pure: no I/O, no clock.
+"""Compares what was read back with the answers that the client got. Pure: no I/O, no clock.
 
 The rules, each with its figure:
 
@@ -6,7 +6,7 @@ The rules, each with its figure:
   else it is `lost`, `duplicated` or `out_of_order`;
 - a write of unknown outcome is there once or not at all;
 - a refused write, and anything that no writer sent, is not there: `unexpected`;
-- a write that began after another was acknowledged stands after it, epochs never go
+- a write that began after another was acknowledged has a higher offset, epochs never go
   back, and offsets have no holes: `out_of_order`;
 - the bytes at an acknowledged offset, and every entry of the key-value store, are what
   was written last: `bytes_mismatched`.

@@ -11,7 +11,7 @@ Clock = Callable[[], float]
 
 
 class View(Protocol):
-    """Told of everything that happens; asked to draw several times a second."""
+    """Is called for each thing that happens, and to draw several times a second."""
 
     def start(self) -> None:
         """Begin to show."""

@@ -84,7 +84,7 @@ def up(
         cluster = RealCluster(state_dir, keep_data=True, nodes=nodes, images=image or [])
     else:
         cluster = DevCluster(state_dir, keep_data=True)
-    # Told to end while it starts, it cleans up, as at Ctrl-C.
+    # A signal while it starts: it cleans up, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if is_locked(cluster.state_dir):
         _say(f"already up: {cluster.attach().server_url}")

@@ -19,7 +19,7 @@ _LINE_EVERY_S = 15.0
 
 
 class BuildProgress(Protocol):
-    """Told of each step and of each piece done."""
+    """Is called for each step and for each piece done."""
 
     def step(self, title: str, total: int | None = None) -> None:
         """A step begins, of so many pieces if that is known."""

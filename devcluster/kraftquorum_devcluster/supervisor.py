@@ -53,7 +53,7 @@ class Supervisor:
         self._begun = time.monotonic()
 
     async def run(self, *, attached: bool) -> None:
-        """Run a cluster until told to stop."""
+        """Run a cluster until a signal stops it."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
@@ -145,7 +145,7 @@ class Supervisor:
         _log.info("cluster ready", server=info.server_url, seconds=info.ready_after_s)
 
     async def _unless_stopped(self, start: Coroutine[Any, Any, None]) -> None:
-        """Start a part, but give up at once when told to stop."""
+        """Start a part, but give up at once when a stop is requested."""
         async with asyncio.TaskGroup() as group:
             starting = group.create_task(start)
             stopping = group.create_task(self._stop.wait())

@@ -3,8 +3,8 @@
 Every series is by `cluster`, `namespace` and `quorum`; those of nodes by `node_id`, too. The
 operator's own have namespace and quorum, scraped nodes get `node_id`, too, from their pods' labels
 (see the chart's PodMonitor and docs/operations/monitoring.md); `cluster` comes from outside, if at
-all. What is about a quorum is aggregated over those who
-tell it, so that an alert does not begin again when another node leads or the operator moves.
+all. A series of a quorum is aggregated over the nodes and operators that report it, so that an
+alert does not begin again when another node leads or the operator moves.
 """
 
 from __future__ import annotations

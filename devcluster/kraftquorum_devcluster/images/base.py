@@ -31,7 +31,7 @@ def ensure_base(engine: Engine, cache: Path, progress: BuildProgress, name: str 
     Args:
         engine: Where to.
         cache: The cache's root.
-        progress: Told of what is done.
+        progress: Is called with what is done.
         name: The base to take; None: the public one, or the stand-in for it.
 
     Raises:

@@ -84,7 +84,7 @@ def build_images(
     Args:
         tag: What comes after the colon.
         cache: The cache's root; None: the usual one.
-        progress: Told of what is done; None: shown on standard error.
+        progress: Is called with what is done; None: shown on standard error.
         base: The Debian image to build from; None: the public one or its stand-in.
         install: Whether missing Debian packages may be installed.
 

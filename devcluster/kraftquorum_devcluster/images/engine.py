@@ -121,7 +121,7 @@ def engine(cache: Path, progress: BuildProgress, *, install: bool) -> Generator[
 
     Args:
         cache: The cache's root; a private engine keeps its layers there.
-        progress: Told of what is done.
+        progress: Is called with what is done.
         install: Whether missing Debian packages may be installed.
 
     Raises:

@@ -80,7 +80,7 @@ def claim_names(pod: Json) -> list[str]:
 
 
 def stop_hook(container: Json) -> Json | None:
-    """What is to be done before the container is told to stop."""
+    """The handler that runs before the container is stopped."""
     return child(container, "lifecycle").get("preStop")
 
 

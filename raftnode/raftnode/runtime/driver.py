@@ -99,7 +99,7 @@ class Driver:
 
     Args:
         on_changed: called after each turn in which anything happened.
-        on_error: told of a read for a Fetch that failed.
+        on_error: called with the error of a failed read for a Fetch.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Driver:
 
     @property
     def dead(self) -> bool:
-        """Whether it has been told to handle nothing more."""
+        """Whether the driver handles no further event."""
         return self._dead
 
     @property

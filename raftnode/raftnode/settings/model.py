@@ -399,12 +399,12 @@ class NodeSettings(BaseSettings):
 
     @property
     def peer_endpoint(self) -> Endpoint:
-        """What peers are told; its port is 0 while a free one is still to be taken."""
+        """The endpoint that peers get; its port is 0 until the listener has taken a free port."""
         return self.peer_advertised or _reachable(self.peer_listen)
 
     @property
     def api_endpoint(self) -> Endpoint:
-        """What clients are told; its port is 0 while a free one is still to be taken."""
+        """The endpoint that clients get; its port is 0 until the listener has taken a free port."""
         return self.api_advertised or _reachable(self.api_listen)
 
     @property

@@ -135,7 +135,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
 
 
 def encode_response(response: FetchResponse) -> kafka.Body:
-    """Encode; a diverging position of (-1, -1) cannot be told from none and is refused.
+    """Encode; a diverging position of (-1, -1) looks like none and is refused.
 
     Raises:
         ValueError: a value that Kafka's message cannot carry.

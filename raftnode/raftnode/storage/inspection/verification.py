@@ -315,7 +315,7 @@ class _IndexChecks:
         self._since += header.size
 
     def _missing(self, path: Path, header: BatchHeader) -> None:
-        self._complete_to = Offset(-1)  # told once
+        self._complete_to = Offset(-1)  # reported once
         self._problem(path, None, header.last_offset, "lacks an entry")
 
     def _see_offset(self, header: BatchHeader) -> None:

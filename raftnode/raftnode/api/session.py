@@ -245,7 +245,9 @@ class Session:
             raise refusal("INVALID_REQUEST", f"READ: offset {read.offset}; at most {2**63 - 1}")
         if len(self._reads) >= READS_MAX:
             raise refusal(
-                "QUEUE_FULL", f"{READS_MAX} READ operations are waiting, the most of a session"
+                "QUEUE_FULL",
+                f"{READS_MAX} READ operations are waiting, the most of a session; send the "
+                "next one after an answer",
             )
         task = self._spawn(self._read(pending, read))
         self._reads.add(task)

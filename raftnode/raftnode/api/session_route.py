@@ -80,7 +80,10 @@ class SessionRoute:
                 f"Sec-WebSocket-Protocol is {offered!r}; this node speaks {SUBPROTOCOL}",
             )
         if len(self._open) >= SESSIONS_MAX:
-            raise refusal("TOO_MANY_SESSIONS", f"{len(self._open)} sessions are open, the most")
+            raise refusal(
+                "TOO_MANY_SESSIONS",
+                f"{len(self._open)} sessions are open, the most of a node; use HTTP, or ask later",
+            )
         credit_bytes = greeting_of(self._limits).credit_bytes
         websocket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),

@@ -15,6 +15,7 @@ VAGUE = {"found", "late", "one", "seen", "told"}
 
 CLEAN = (
     "raftnode/raftnode",
+    "operator/kraftquorum_operator",
     "observability/kraftquorum_observability",
     "pipeline/kraftquorum_pipeline",
     "proofkit/proofkit",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -104,7 +104,8 @@ class Appends:
         self._linger_s = linger_ms / 1000
         self._flushing_s = flushing_s
         self._on_commit = on_commit
-        self._queue: deque[Write] = deque()
+        # A write may leave from any place at its deadline, at the same cost.
+        self._queue: OrderedDict[Write, None] = OrderedDict()
         self._looks_again = False
         self.queued_bytes = 0
         self._asked: dict[int, _Batch] = {}
@@ -128,7 +129,7 @@ class Appends:
                 "(append_queue_bytes is the limit)",
             )
         write = Write(self, records, size, done)
-        self._queue.append(write)
+        self._queue[write] = None
         self.queued_bytes += size
         if len(self._queue) == 1:
             # Not at once: writes of one turn of the loop share a batch even without linger.
@@ -140,7 +141,7 @@ class Appends:
         write.done = None
         if write not in self._queue:
             return False
-        self._queue.remove(write)
+        del self._queue[write]
         self.queued_bytes -= write.size
         return True
 
@@ -193,8 +194,11 @@ class Appends:
         writes: list[Write] = []
         records: list[Record] = []
         size = 0
-        while self._queue and (not writes or size + self._queue[0].size <= self._batch_bytes_max):
-            write = self._queue.popleft()
+        while self._queue:
+            write = next(iter(self._queue))
+            if writes and size + write.size > self._batch_bytes_max:
+                break
+            del self._queue[write]
             self.queued_bytes -= write.size
             size += write.size
             write.base = len(records)
@@ -283,5 +287,6 @@ class Appends:
                 write.settle(refusal("LEADERSHIP_LOST", "the node stopped during the append"))
         self._asked.clear()
         while self._queue:
-            self._queue.popleft().settle(error)
+            write, _ = self._queue.popitem(last=False)
+            write.settle(error)
         self.queued_bytes = 0

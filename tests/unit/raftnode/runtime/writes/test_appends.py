@@ -1,6 +1,7 @@
 """Writes have one outcome each, whatever comes when."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -172,7 +173,7 @@ async def test_the_next_batch_does_not_wait_for_the_own_flush_once_the_others_ha
         following = core.write(b"held")
         await turns()
         assert len(core.asked) == number + 1, "the last batch is committed nowhere yet"
-        assert core.appends.withdraw(core.appends._queue[0])
+        assert core.appends.withdraw(next(iter(core.appends._queue)))
         following.cancel()
         core.appends.committed(Offset(core.end))
         assert (await write).base_offset == number
@@ -452,3 +453,25 @@ async def test_records_that_make_no_batch_are_refused_and_block_nobody():
     core.accept(core.asked[0])
     core.appends.committed(Offset(1))
     await good
+
+
+async def test_a_write_leaves_a_long_queue_as_quickly_as_a_short_one():
+    core = Core(queue_bytes_max=1 << 30, batch_bytes_max=1 << 30)
+    submit = core.appends.submit
+
+    def done(_outcome: object) -> None:
+        raise AssertionError("no write gets an outcome after its deadline")
+
+    begun = [submit([NewRecord(b"key", None)], done) for _ in range(10_000)]
+    await turns()
+    assert len(core.asked) == 1
+    queued = [submit([NewRecord(b"key", None)], done) for _ in range(10_000)]
+    began_s = time.perf_counter()
+    outcomes = [write.too_late(5).outcome for write in (*begun, *reversed(queued))]
+    assert time.perf_counter() - began_s < 1
+    assert outcomes == ["unknown"] * 10_000 + ["not_done"] * 10_000
+    assert core.appends.queued_bytes == 0
+    core.accept(core.asked[0])
+    core.appends.committed(Offset(10_000))
+    await turns()
+    assert len(core.asked) == 1, "what was withdrawn is never written"

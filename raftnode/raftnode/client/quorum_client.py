@@ -301,6 +301,7 @@ class QuorumClient:
 
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
+            ValueError: the key does not fit into an operation; nothing was sent.
         """
         call = OperationCall(
             Kind.PUT, put_body(key.encode(), value), partial(_put_over_http, key, value)
@@ -382,6 +383,7 @@ class QuorumClient:
 
         Raises:
             UnavailableError, RefusedError, UnexpectedAnswerError: as they say.
+            ValueError: an argument does not fit into an operation.
         """
         call = OperationCall(
             Kind.READ,

@@ -40,6 +40,7 @@ from raftnode.client.leader_search import LeaderSearch, backoff_ms
 from raftnode.client.session import NoSessionsError
 from raftnode.client.sessions import Sessions
 from raftnode.core.types import Endpoint
+from raftnode.errors import DecodeError
 from raftnode.hosts import HostsFile
 from raftnode.session import answers
 from raftnode.session.answers import AnswerKind
@@ -115,7 +116,8 @@ class Asker:
         if self._wants_sessions:
             # The hooks are for requests; each operation of a session is in one message only.
             self._sessions = Sessions(
-                aiohttp.ClientSession(connector=connector, connector_owner=False)
+                aiohttp.ClientSession(connector=connector, connector_owner=False),
+                connect_timeout_s=self._patience.connect_ms / 1000,
             )
 
     async def close(self) -> None:
@@ -233,8 +235,7 @@ class Asker:
         until_s = time.monotonic() + timeout_s
         if self._sessions is not None:
             try:
-                connect_s = min(timeout_s, self._patience.connect_ms / 1000)
-                session = await self._sessions.to(endpoint, timeout_s=connect_s)
+                session = await self._sessions.to(endpoint, timeout_s=timeout_s)
                 answer = await session.ask(call.kind, call.body, until_s - time.monotonic())
             except NoSessionsError:
                 pass
@@ -310,7 +311,10 @@ class Asker:
 
 def _answer_of(endpoint: Endpoint, answer: answers.Answer) -> Answer:
     if answer.kind == AnswerKind.REFUSED:
-        refusal = answers.decode_refusal(answer.body)
+        try:
+            refusal = answers.decode_refusal(answer.body)
+        except DecodeError as error:  # the operation may have been carried out all the same
+            raise CutError(str(error)) from None
         return Answer(endpoint, refusal.status, {}, refusal.error)
     return Answer(endpoint, 200, {}, b"", answer)
 

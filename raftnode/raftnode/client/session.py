@@ -243,8 +243,9 @@ class NodeSession:
         self._next_look_s = now_s + TIMER_PAUSE_S
         earliest_s: float | None = None
         for operation in (*self._sent.values(), *self._waiting):
-            if operation.answered.done():
+            if operation.answered.done() and not operation.sent:
                 continue
+            # What was sent and then cancelled has no answer either, and holds its credits.
             if operation.deadline_s <= now_s:
                 self._fail(operation, "no answer in time")
                 self.usable = self.usable and not operation.sent

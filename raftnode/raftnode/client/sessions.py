@@ -6,6 +6,7 @@ import asyncio
 
 import aiohttp
 
+from raftnode.client.exchange import NotSentError, describe_failure
 from raftnode.client.session import NodeSession, NoSessionsError
 from raftnode.core.types import Endpoint
 
@@ -18,16 +19,20 @@ class Sessions:
 
     Args:
         http: what connections are made with; `close` closes it.
+        connect_timeout_s: how long a node has to open a session.
     """
 
-    def __init__(self, http: aiohttp.ClientSession) -> None:
+    def __init__(self, http: aiohttp.ClientSession, *, connect_timeout_s: float) -> None:
         self._http = http
+        self._connect_timeout_s = connect_timeout_s
         self._open: dict[Endpoint, NodeSession] = {}
         self._opening: dict[Endpoint, asyncio.Task[NodeSession]] = {}
         self._http_until_s: dict[Endpoint, float] = {}
 
     async def to(self, endpoint: Endpoint, *, timeout_s: float) -> NodeSession:
         """Return the session with a node; callers that come together wait for the same one.
+
+        Each caller waits only for its own `timeout_s`; the attempt goes on for the others.
 
         Raises:
             NoSessionsError: the node is to be asked over HTTP.
@@ -42,11 +47,15 @@ class Sessions:
             raise NoSessionsError(f"{endpoint} serves no sessions")
         task = self._opening.get(endpoint)
         if task is None:
-            opening = NodeSession.open(self._http, endpoint, timeout_s=timeout_s)
+            opening = NodeSession.open(self._http, endpoint, timeout_s=self._connect_timeout_s)
             task = self._opening[endpoint] = loop.create_task(opening)
             task.add_done_callback(lambda done: self._opened(endpoint, done))
         # A caller that is cancelled leaves the attempt to the others.
-        return await asyncio.shield(task)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(task)
+        except TimeoutError as error:
+            raise NotSentError(describe_failure(error, timeout_s)) from error
 
     def _opened(self, endpoint: Endpoint, task: asyncio.Task[NodeSession]) -> None:
         self._opening.pop(endpoint, None)

@@ -24,6 +24,7 @@ _AFTER_LENGTH = HEAD.size - _LENGTH.size
 _GET = struct.Struct(">B")
 _PUT = struct.Struct(">H")
 _READ = struct.Struct(">QII")
+_KEY_BYTES_MAX = (1 << 16) - 1
 
 OPERATION_COST_BYTES = 64
 """What an operation costs of the credits beside its bytes: so many small ones are bounded, too."""
@@ -118,7 +119,13 @@ def decode_message(data: bytes) -> list[Operation]:
 
 
 def put_body(key: bytes, value: bytes) -> bytes:
-    """Encode the body of PUT: the key's length, the key, the value."""
+    """Encode the body of PUT: the key's length, the key, the value.
+
+    Raises:
+        ValueError: the key is too long for its field.
+    """
+    if len(key) > _KEY_BYTES_MAX:
+        raise ValueError(f"key: {len(key)} bytes; an operation has room for {_KEY_BYTES_MAX}")
     return _PUT.pack(len(key)) + key + value
 
 
@@ -197,8 +204,18 @@ def decode_append(body: bytes, records_max: int) -> list[bytes]:
 
 
 def read_body(offset: int, max_bytes: int, max_wait_ms: int) -> bytes:
-    """Encode the body of READ: the first offset, how many bytes, how long to wait for a record."""
-    return _READ.pack(offset, max_bytes, max_wait_ms)
+    """Encode the body of READ: the first offset, how many bytes, how long to wait for a record.
+
+    Raises:
+        ValueError: a number is negative or too large for its field.
+    """
+    try:
+        return _READ.pack(offset, max_bytes, max_wait_ms)
+    except struct.error:
+        raise ValueError(
+            f"offset {offset}, max_bytes {max_bytes}, max_wait_ms {max_wait_ms}: expected none "
+            "below 0, and an offset of 8 bytes and other numbers of 4 bytes at most"
+        ) from None
 
 
 def decode_read(body: bytes) -> Read:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -177,6 +178,17 @@ async def test_what_is_overdue_is_cut_and_a_silent_node_gets_no_further_operatio
             answers.encode_message([written(operation) for operation in served.got])
         )
         assert (await patient).kind == AnswerKind.WRITTEN
+
+
+async def test_a_silent_node_is_noticed_although_its_callers_were_cancelled():
+    async with node() as served, opened(served.at) as session:
+        served.answers = nothing
+        asked = ask(session, timeout_s=0.1)
+        await served.has(1)
+        asked.cancel()
+        async with asyncio.timeout(LONG_S):
+            while session.usable:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
 
 
 async def test_a_session_with_a_silent_node_is_closed_once_nothing_waits_for_it():
@@ -441,3 +453,48 @@ async def test_a_node_that_does_not_answer_the_handshake_is_passed_over():
         writer.close()
     server.close()
     assert service.appends == 1
+
+
+async def test_a_caller_waits_for_anothers_handshake_no_longer_than_its_own_time():
+    connected = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    at = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
+    tuning = ClientTuning(connect_timeout_ms=20_000)
+    async with server, QuorumClient([at], timeout_ms=20_000, tuning=tuning) as client:
+        patient = asyncio.get_running_loop().create_task(client.put("a", b"1"))
+        await connected.wait()
+        began_s = time.monotonic()
+        with pytest.raises(UnavailableError):
+            await client.put("b", b"2", timeout_ms=100)
+        assert time.monotonic() - began_s < 10
+        assert not patient.done()
+        patient.cancel()
+
+
+async def test_a_refusal_that_cannot_be_read_is_unknown_for_a_write():
+    async with node() as served, client_of(served.at) as client:
+        served.answers = lambda operation: (
+            answers.HEAD.pack(10, operation.operation_id, AnswerKind.REFUSED) + b"\0"
+        )
+        with pytest.raises(OutcomeUnknownError, match="REFUSED"):
+            await client.put("a", b"1")
+        assert len(served.got) == 1
+
+
+async def test_what_fits_into_no_operation_is_refused_before_it_is_sent():
+    async with node() as served, client_of(served.at) as client:
+        for call in (
+            client.put("k" * 70_000, b"v"),
+            client.read(-1),
+            client.read(0, max_bytes=-1),
+            client.read(0, max_wait_ms=1 << 40),
+        ):
+            with pytest.raises(ValueError, match=r"key|offset"):
+                await call
+        assert served.sessions == 0

@@ -53,6 +53,9 @@ MESSAGE_BYTES = 256 << 10
 TURN_OPERATIONS = 128
 """How many operations are begun in one go; then other tasks have a turn."""
 
+TURN_S = 0.005
+"""They have it before, if the operations take this long: an APPEND may have many records."""
+
 READS_MAX = 64
 """How many READ operations of a session may wait for records at once."""
 
@@ -170,13 +173,15 @@ class Session:
             taken = operations.decode_message(data)
         except DecodeError as error:
             raise SessionFault(str(error)) from None
+        began_s = self._loop.time()
         for number, operation in enumerate(taken, start=1):
             self._begin(operation)
             while self._answers_bytes > ANSWERS_BYTES_MAX:
                 self._room.clear()
                 await self._room.wait()
-            if number % TURN_OPERATIONS == 0:
+            if number % TURN_OPERATIONS == 0 or self._loop.time() - began_s > TURN_S:
                 await asyncio.sleep(0)
+                began_s = self._loop.time()
 
     def _begin(self, operation: Operation) -> None:
         cost = operation.cost_bytes

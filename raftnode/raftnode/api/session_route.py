@@ -52,7 +52,7 @@ class SessionRoute:
         self._service = service
         self._limits = limits
         self._observer = observer
-        self._open: set[web.WebSocketResponse] = set()
+        self._open: dict[web.WebSocketResponse, asyncio.Transport | None] = {}
 
     def route(self) -> Route:
         """Make its row of the route table."""
@@ -93,22 +93,21 @@ class SessionRoute:
             max_msg_size=credit_bytes,
         )
         await websocket.prepare(request)
-        self._note(websocket, is_open=True)
+        transport = request.transport
+        self._open[websocket] = transport if isinstance(transport, asyncio.Transport) else None
+        self._note()
         try:
-            await self._serve(request, websocket)
+            await self._serve(websocket)
         finally:
-            self._note(websocket, is_open=False)
+            self._open.pop(websocket, None)
+            self._note()
         return websocket
 
-    def _note(self, websocket: web.WebSocketResponse, *, is_open: bool) -> None:
-        if is_open:
-            self._open.add(websocket)
-        else:
-            self._open.discard(websocket)
+    def _note(self) -> None:
         if self._observer is not None:
             self._observer.note_sessions(len(self._open))
 
-    async def _serve(self, request: web.Request, websocket: web.WebSocketResponse) -> None:
+    async def _serve(self, websocket: web.WebSocketResponse) -> None:
         faults: list[str] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -132,12 +131,18 @@ class SessionRoute:
         if faults:
             _lines.say(_log.warning, "session_refused", "fault", reason=faults[0])
             reason = faults[0].encode()[:_REASON_MAX].decode(errors="ignore").encode()
-            transport = request.transport
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):
-                    await websocket.close(code=WSCloseCode.POLICY_VIOLATION, message=reason)
-            if transport is not None and transport.get_write_buffer_size():
-                transport.abort()  # the client reads nothing, not even the reason
+            await self._close(websocket, WSCloseCode.POLICY_VIOLATION, reason)
+
+    async def _close(
+        self, websocket: web.WebSocketResponse, code: WSCloseCode, reason: bytes
+    ) -> None:
+        """Close a session; a client that reads nothing, not even the reason, holds up nothing."""
+        transport = self._open.get(websocket)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await websocket.close(code=code, message=reason)
+        if transport is not None and transport.get_write_buffer_size():
+            transport.abort()
 
     async def _receive(self, websocket: web.WebSocketResponse, session: Session) -> None:
         async for message in websocket:
@@ -151,7 +156,7 @@ class SessionRoute:
         # Together: a client that does not answer holds up only its own close.
         await asyncio.gather(
             *(
-                websocket.close(code=WSCloseCode.GOING_AWAY, message=reason)
+                self._close(websocket, WSCloseCode.GOING_AWAY, reason)
                 for websocket in list(self._open)
             ),
             return_exceptions=True,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +20,7 @@ from raftnode.api import session_route
 from raftnode.api.http import ApiLimits
 from raftnode.api.metrics import HttpMetrics, SessionMetrics
 from raftnode.api.server import ApiServer, make_app
+from raftnode.api.service import NewRecord
 from raftnode.core.types import Endpoint
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
@@ -416,3 +419,67 @@ async def test_a_stopping_server_closes_its_sessions(api: Api):
     await client.websocket.close()
     async with asyncio.timeout(1.5):
         await stopped
+
+
+async def test_other_tasks_have_their_turns_between_operations_with_many_records(
+    monkeypatch: pytest.MonkeyPatch, client: Client
+):
+    monkeypatch.setattr(session_module, "TURN_S", 0.0)
+    body = operations.append_body([b""] * 5000)
+    asked = [(number, Kind.APPEND, body) for number in range(20)]
+    turns = 0
+    counted = asyncio.Event()
+
+    async def count() -> None:
+        nonlocal turns
+        while not counted.is_set():
+            turns += 1
+            await asyncio.sleep(0)
+
+    begun: list[int] = []
+    begin = session_module.Session._begin
+
+    def note(session: session_module.Session, operation: operations.Operation) -> None:
+        begun.append(turns)
+        begin(session, operation)
+
+    monkeypatch.setattr(session_module.Session, "_begin", note)
+    counting = asyncio.get_running_loop().create_task(count())
+    await client.send(*asked)
+    for number, *_ in asked:
+        await client.answer(number)
+    counted.set()
+    await counting
+    assert len(set(begun)) == len(asked)
+
+
+async def test_a_client_that_reads_nothing_does_not_hold_up_a_stopping_node():
+    service = MemoryService()
+    for number in range(4):
+        await service.append([NewRecord(b"%d" % number, bytes(1 << 20))], timeout_ms=TIMEOUT_MS)
+    server = ApiServer(
+        make_app(service, registry=CollectorRegistry(), version="1"), shutdown_grace_ms=0
+    )
+    at = await server.start(Endpoint("127.0.0.1", 0))
+    reader, writer = await asyncio.open_connection(at.host, at.port, limit=1 << 10)
+    try:
+        key = base64.b64encode(bytes(16)).decode()
+        writer.write(
+            f"GET {PATH} HTTP/1.1\r\nHost: {at}\r\nUpgrade: websocket\r\n"
+            f"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
+            f"Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n".encode()
+        )
+        await reader.readuntil(b"\r\n\r\n")
+        body = operations.get_body(b"1", linearizable=False)
+        parts: list[bytes] = []
+        for number in range(32):
+            parts += (operations.encode_head(number, TIMEOUT_MS, Kind.GET, body), body)
+        message = operations.encode_message(parts)
+        # A binary frame; a mask of zeros changes nothing.
+        writer.write(b"\x82\xfe" + struct.pack(">H", len(message)) + bytes(4) + message)
+        await asyncio.sleep(1)
+        began_s = time.monotonic()
+        await server.stop()
+        assert time.monotonic() - began_s < 10
+    finally:
+        writer.transport.abort()

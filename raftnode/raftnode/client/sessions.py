@@ -28,6 +28,7 @@ class Sessions:
         self._open: dict[Endpoint, NodeSession] = {}
         self._opening: dict[Endpoint, asyncio.Task[NodeSession]] = {}
         self._http_until_s: dict[Endpoint, float] = {}
+        self._closed = False
 
     async def to(self, endpoint: Endpoint, *, timeout_s: float) -> NodeSession:
         """Return the session with a node; callers that come together wait for the same one.
@@ -36,8 +37,10 @@ class Sessions:
 
         Raises:
             NoSessionsError: the node is to be asked over HTTP.
-            NotSentError: no connection came about.
+            NotSentError: no connection came about, or the client is closed.
         """
+        if self._closed:
+            raise NotSentError("the client is closed")
         session = self._open.get(endpoint)
         if session is not None and session.usable:
             return session
@@ -68,7 +71,8 @@ class Sessions:
             self._http_until_s[endpoint] = asyncio.get_running_loop().time() + HTTP_FOR_S
 
     async def close(self) -> None:
-        """Close all sessions."""
+        """Close all sessions; a read that is asked again opens no further one."""
+        self._closed = True
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()

@@ -26,6 +26,7 @@ from raftnode.client import (
 )
 from raftnode.client.exchange import CutError, NotSentError
 from raftnode.client.session import NodeSession, NoSessionsError
+from raftnode.client.sessions import Sessions
 from raftnode.core.types import Endpoint
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind, Greeting, Refusal, Written
@@ -423,6 +424,16 @@ async def test_many_clients_share_a_session_and_a_new_one_is_opened_after_it_is_
         await served.websocket.close()
         await client.delete("key")
         assert served.sessions == 2
+
+
+async def test_a_closed_client_opens_no_further_session():
+    async with node() as served:
+        sessions = Sessions(aiohttp.ClientSession(), connect_timeout_s=LONG_S)
+        await sessions.to(served.at, timeout_s=LONG_S)
+        await sessions.close()
+        with pytest.raises(NotSentError, match="closed"):
+            await sessions.to(served.at, timeout_s=LONG_S)
+        assert served.sessions == 1
 
 
 async def test_a_node_that_does_not_answer_the_handshake_is_passed_over():

@@ -18,6 +18,7 @@ from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.statefulset import statefulset
 from kraftquorum_operator.rights import LEASE, WATCHED, Right
 from kraftquorum_operator.settings import Settings
@@ -271,7 +272,9 @@ def test_monitors_find_what_they_are_for() -> None:
     assert monitor["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
     assert monitor["endpoints"][0]["honorLabels"] is True
 
-    node = statefulset(Owner("data", "demo", "uid"), QuorumSpec(), (), None)["spec"]["template"]
+    spec = QuorumSpec()
+    config = node_config(spec, names.DEFAULTS)
+    node = statefulset(Owner("data", "demo", "uid"), spec, config)["spec"]["template"]
     pods = of_kind(objects, "PodMonitor")[0]["spec"]
     assert pods["selector"]["matchLabels"].items() <= node["metadata"]["labels"].items()
     ports = {port["name"] for port in node["spec"]["containers"][0]["ports"]}

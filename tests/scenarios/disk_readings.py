@@ -34,18 +34,28 @@ def voter_record_offset(book: Playbook, name: str) -> int:
 
 
 class Fetches:
-    """When a leader was last asked by each replica, and by one that had the leader's whole log."""
+    """When each replica last asked a leader, and when it last had all that the leader had.
+
+    It had all of a moment also if it acknowledges later what the leader's log held at one of its
+    earlier requests (P26, LastCaughtUpTimestamp).
+    """
 
     def __init__(self, book: Playbook, leader: str) -> None:
         self.book, self.leader = book, leader
         self.last_ms: dict[str, int] = {}
         self.whole_ms: dict[str, int] = {}
+        self._ends: dict[str, list[tuple[int, int]]] = {}
         book.on_delivery = self.note
 
     def note(self, message: Message) -> None:
         cut = self.book.is_cut(message.source, self.leader)
         if message.kind != "fetch" or message.target != self.leader or cut:
             return
-        self.last_ms[message.source] = self.book.now_ms
-        if durable_end(self.book, message.source) == log_end(self.book, self.leader):
-            self.whole_ms[message.source] = self.book.now_ms
+        source, now_ms = message.source, self.book.now_ms
+        self.last_ms[source] = now_ms
+        ends = self._ends.setdefault(source, [])
+        ends.append((now_ms, log_end(self.book, self.leader)))
+        acknowledged = durable_end(self.book, source)
+        whole_ms = [at_ms for at_ms, end in ends if end <= acknowledged]
+        if whole_ms:
+            self.whole_ms[source] = max(whole_ms[-1], self.whole_ms.get(source, 0))

@@ -77,7 +77,8 @@ def test_every_field_is_tried_with_every_kind_of_wrong_value(request_name: str):
 def test_the_good_requests_of_these_tests_leave_no_extension_out(request_name: str):
     """A field of ours that a message gets must be set above, or nothing would ask for its rows."""
     for field in dataclasses.fields(GOOD[request_name]):
-        if field.default is not dataclasses.MISSING:
+        # A Fetch is blank without a cluster id, which is no extension and has rows of its own.
+        if field.default is not dataclasses.MISSING and field.name != "blank":
             assert getattr(GOOD[request_name], field.name) != field.default, field.name
 
 

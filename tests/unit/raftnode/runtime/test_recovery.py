@@ -36,7 +36,13 @@ OTHER_NAMES = {
     "read_lease_clock_drift_percent": "lease_clock_drift_percent",
     "log_retention_bytes": "keeps_every_record",
 }
-NO_SETTING = {"hand_over_again_ms", "fetch_max_bytes", "pending_changes_max", "observers_max"}
+NO_SETTING = {
+    "announces_blank",
+    "fetch_max_bytes",
+    "hand_over_again_ms",
+    "observers_max",
+    "pending_changes_max",
+}
 
 
 @pytest.fixture

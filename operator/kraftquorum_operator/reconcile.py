@@ -30,7 +30,7 @@ from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.trust import judge
-from kraftquorum_operator.memory.lasting_troubles import LastingTroubles
+from kraftquorum_operator.memory.persistent_troubles import PersistentTroubles
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
 from kraftquorum_operator.memory.status_cache import StatusCache
@@ -75,7 +75,7 @@ class Memory:
     silence: Silence = field(default_factory=Silence)
     events: EventLog = field(default_factory=EventLog)
     refusals: Refusals = field(default_factory=Refusals)
-    lasting: LastingTroubles = field(default_factory=LastingTroubles)
+    lasting: PersistentTroubles = field(default_factory=PersistentTroubles)
     failures: Failures = field(default_factory=Failures)
     current_action: str | None = None
     written: Body | None = None

@@ -11,7 +11,7 @@ import pytest
 from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from raftnode.api.model import Replica
 from raftnode.client import QuorumClient, RefusedError
-from raftnode.client.hand_over import hand_over as hand_node_over
+from raftnode.client.leadership_transfer import transfer_leadership
 from raftnode.commands.output import CommandExitCode
 
 pytestmark = pytest.mark.timeout(300)
@@ -121,7 +121,7 @@ async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
 
             async def refused() -> bool:
                 with pytest.raises(RefusedError, match="WAITING"):
-                    await hand_node_over(client, leader.api, timeout_ms=200)
+                    await transfer_leadership(client, leader.api, timeout_ms=200)
                 return True
 
             await eventually(refused, what="an answer")

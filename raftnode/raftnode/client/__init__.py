@@ -9,7 +9,7 @@ so nothing is written twice and nothing is counted twice.
 - `requests_to_nodes`: which node is asked next, and how often; `leader_search`: whom to ask (pure);
 - `sessions`, `session`: one session for each node, with many operations in a message;
 - `exchange`: one HTTP request, and certainty about whether it was sent; `bodies`: what is in it;
-- `hand_over`: a leadership transfer before a node stops;
+- `leadership_transfer`: a leadership transfer before a node stops;
 - `errors`, `tuning`, `hosts`: outcomes, time limits, and where a node listens.
 """
 

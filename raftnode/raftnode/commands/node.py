@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from raftnode.client.hand_over import hand_over as hand_node_over
+from raftnode.client.leadership_transfer import transfer_leadership
 from raftnode.commands.connection import HostsFile, TimeoutMs, ask
 from raftnode.commands.output import usage
 from raftnode.core.types import Endpoint
@@ -49,6 +49,6 @@ def hand_over(
             str(node),
             hosts_file,
             timeout_ms,
-            lambda client: hand_node_over(client, node, timeout_ms=timeout_ms),
+            lambda client: transfer_leadership(client, node, timeout_ms=timeout_ms),
         )
     )

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from kraftquorum_operator.memory.lasting_troubles import LINGER_MS, PATIENCE_MS, LastingTroubles
+from kraftquorum_operator.memory.persistent_troubles import (
+    LINGER_MS,
+    PATIENCE_MS,
+    PersistentTroubles,
+)
 from kraftquorum_operator.model.observation import Trouble
 from kraftquorum_operator.observe.kube import now_utc, read_pods
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events
@@ -110,7 +114,7 @@ def test_events_are_read_only_where_they_can_tell_something() -> None:
 
 
 def test_only_what_lasts_is_told() -> None:
-    lasting, first = LastingTroubles(), Trouble(2, "pod demo-2", "ErrImagePull", "x")
+    lasting, first = PersistentTroubles(), Trouble(2, "pod demo-2", "ErrImagePull", "x")
     observation = replace(healthy(), troubles=(first,))
     assert lasting.mark(observation, 0).troubles == ()
     other = replace(first, reason="ImagePullBackOff")
@@ -122,7 +126,7 @@ def test_only_what_lasts_is_told() -> None:
 
 def test_a_crash_loop_lasts_while_its_process_tries_again() -> None:
     """Between two ends the container runs for a moment; that is no end of the trouble."""
-    lasting, looping = LastingTroubles(), Trouble(2, "pod demo-2", "CrashLoopBackOff", "x")
+    lasting, looping = PersistentTroubles(), Trouble(2, "pod demo-2", "CrashLoopBackOff", "x")
     trying = with_pod(healthy(), AWAY)
     ended = replace(trying, troubles=(looping,))
     lasting.mark(ended, 0)
@@ -135,7 +139,7 @@ def test_a_crash_loop_lasts_while_its_process_tries_again() -> None:
 
 
 def test_a_trouble_ends_at_once_when_its_pod_is_ready() -> None:
-    lasting, looping = LastingTroubles(), Trouble(2, "pod demo-2", "CrashLoopBackOff", "x")
+    lasting, looping = PersistentTroubles(), Trouble(2, "pod demo-2", "CrashLoopBackOff", "x")
     ended = replace(with_pod(healthy(), AWAY), troubles=(looping,))
     lasting.mark(ended, 0)
     assert lasting.mark(ended, PATIENCE_MS).troubles == (looping,)

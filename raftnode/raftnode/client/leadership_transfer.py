@@ -15,7 +15,7 @@ _ANSWER_MS_MIN = 200
 """A node is given so long to answer, however late it is."""
 
 
-async def hand_over(client: QuorumClient, node: Endpoint, *, timeout_ms: int) -> str:
+async def transfer_leadership(client: QuorumClient, node: Endpoint, *, timeout_ms: int) -> str:
     """Make the node transfer leadership, if another voter can take it; the voters do not change.
 
     Asks that node and no other, so that another leader keeps its leadership. May be called

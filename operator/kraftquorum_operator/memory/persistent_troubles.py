@@ -17,7 +17,7 @@ LINGER_MS = 10_000
 
 
 @dataclass(slots=True)
-class LastingTroubles:
+class PersistentTroubles:
     """Since when each subject of one quorum is in trouble, for any reason."""
 
     since_ms: dict[str, int] = field(default_factory=dict[str, int])

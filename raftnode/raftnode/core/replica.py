@@ -233,14 +233,16 @@ class Replica:
                 ids = {key.node_id for key in self.log.history[-2].voters}
                 if self.log.raft_version == 1 and ids:
                     unlisted |= {key.node_id for key in self.log.voters} - ids
-        self.emit(AppendBatches(batches))
         if unlisted:
-            # P52: at raft.version 1 the ids of the voters are those of the configuration.
+            # P52: at raft.version 1 the ids of the voters are those of the configuration. The
+            # record is not stored: the next start goes on before it, and halts at it again.
             self.halt(
                 HaltReason.UNLISTED_VOTER_ID,
                 f"the log is at raft.version 1 and adds {sorted(unlisted)}, ids that are not "
                 "among the configured voters",
             )
+            return
+        self.emit(AppendBatches(batches))
         if self.log.raft_version > RAFT_VERSION:
             self.halt(
                 HaltReason.UNSUPPORTED_RAFT_VERSION,

@@ -9,7 +9,7 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import Fact, Halt, HaltReason, SendRequest, TruncateLog
+from raftnode.core.effects import AppendBatches, Fact, Halt, HaltReason, SendRequest, TruncateLog
 from raftnode.core.elections import election
 from raftnode.core.events import EndpointBound
 from raftnode.core.log_index import LogIndex
@@ -203,6 +203,7 @@ def test_a_change_of_role_is_told_with_the_leader_and_nothing_else_is():
 
 
 @pytest.mark.rule("P52")
+@pytest.mark.without("core.replica:Replica.append", "return", "pass")
 def test_an_id_that_is_not_configured_ends_the_node_whatever_follows_it():
     made, at = replica(), Offset(3)
     made.log.append(Batch(at, at, Epoch(1), b"", (RaftVersion(1),)))
@@ -214,6 +215,9 @@ def test_an_id_that_is_not_configured_ends_the_node_whatever_follows_it():
     [halt] = [effect for effect in made.effects if isinstance(effect, Halt)]
     assert halt.reason is HaltReason.UNLISTED_VOTER_ID
     assert halt.message.startswith("the log is at raft.version 1 and adds [7], ids that are not")
+    assert not [effect for effect in made.effects if isinstance(effect, AppendBatches)], (
+        "a start after this one must not find the record in the log"
+    )
 
 
 @pytest.mark.rule("P17", "P36", "S7", "S19")

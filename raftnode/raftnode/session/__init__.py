@@ -5,7 +5,8 @@ any order. One WebSocket message holds as many of them as were ready. The node g
 the bytes of operations that may be unanswered at once.
 
 - `operations`: what a client asks, and the messages that hold it;
-- `answers`: what a node answers, and its greeting.
+- `answers`: what a node answers, and its greeting;
+- `framing`: what the messages of both have in common.
 
 The package is pure: bytes in, values out. `raftnode.api.session` serves a session,
 `raftnode.client.session` holds one. docs/reference/session-protocol.md has the format.

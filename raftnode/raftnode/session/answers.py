@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from raftnode.errors import DecodeError
+from raftnode.session import framing
 
 GREETING = 0
 """The first byte of the greeting."""
@@ -23,8 +24,6 @@ MESSAGE = 2
 HEAD = struct.Struct(">IQB")
 """The bytes after the length, the operation's id, the kind."""
 
-_LENGTH = struct.Struct(">I")
-_AFTER_LENGTH = HEAD.size - _LENGTH.size
 _GREETING = struct.Struct(">BIII")
 _WRITTEN = struct.Struct(">qqi")
 _VALUE = struct.Struct(">qiq")
@@ -127,7 +126,7 @@ def decode_greeting(data: bytes) -> Greeting:
 
 def encode_message(parts: Iterable[bytes]) -> bytes:
     """Put heads and bodies into one message."""
-    return b"".join((bytes((MESSAGE,)), *parts))
+    return framing.encode(MESSAGE, parts)
 
 
 def decode_message(data: bytes) -> list[Answer]:
@@ -136,26 +135,12 @@ def decode_message(data: bytes) -> list[Answer]:
     Raises:
         DecodeError: it is no message of whole answers.
     """
-    if not data or data[0] != MESSAGE:
-        raise DecodeError(
-            f"the message begins with {data[:1].hex() or 'nothing'}; expected 02 (answers)"
-        )
-    answers: list[Answer] = []
-    position, end = 1, len(data)
-    while position < end:
-        if end - position < HEAD.size:
-            raise DecodeError(f"answer {len(answers)}: {end - position} bytes are left")
-        length, operation_id, kind = HEAD.unpack_from(data, position)
-        following = position + _LENGTH.size + length
-        if length < _AFTER_LENGTH or following > end:
-            raise DecodeError(f"answer {len(answers)}: its length is {length}")
-        answers.append(Answer(operation_id, kind, data[position + HEAD.size : following]))
-        position = following
-    return answers
+    entries = framing.split(data, MESSAGE, HEAD, "answer")
+    return [Answer._make((*numbers, body)) for numbers, body in entries]
 
 
 def _head(operation_id: int, kind: AnswerKind, body_bytes: int) -> bytes:
-    return HEAD.pack(_AFTER_LENGTH + body_bytes, operation_id, kind)
+    return HEAD.pack(framing.following_bytes(HEAD, body_bytes), operation_id, kind)
 
 
 def encode_written(operation_id: int, written: Written) -> bytes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from raftnode.errors import DecodeError
+from raftnode.session import framing
 
 MESSAGE = 1
 """The first byte of a message of operations."""
@@ -19,8 +20,7 @@ MESSAGE = 1
 HEAD = struct.Struct(">IQIB")
 """The bytes after the length, the id, the timeout in milliseconds, the kind."""
 
-_LENGTH = struct.Struct(">I")
-_AFTER_LENGTH = HEAD.size - _LENGTH.size
+_LENGTH = framing.LENGTH
 _GET = struct.Struct(">B")
 _PUT = struct.Struct(">H")
 _READ = struct.Struct(">QII")
@@ -77,12 +77,12 @@ def cost_bytes(body: bytes) -> int:
 
 def encode_head(operation_id: int, timeout_ms: int, kind: int, body: bytes) -> bytes:
     """Encode what stands before the body of an operation."""
-    return HEAD.pack(_AFTER_LENGTH + len(body), operation_id, timeout_ms, kind)
+    return HEAD.pack(framing.following_bytes(HEAD, len(body)), operation_id, timeout_ms, kind)
 
 
-def encode_message(parts: Sequence[bytes]) -> bytes:
+def encode_message(parts: Iterable[bytes]) -> bytes:
     """Put heads and bodies into one message."""
-    return b"".join((bytes((MESSAGE,)), *parts))
+    return framing.encode(MESSAGE, parts)
 
 
 def decode_message(data: bytes) -> list[Operation]:
@@ -91,28 +91,8 @@ def decode_message(data: bytes) -> list[Operation]:
     Raises:
         DecodeError: it is no message of whole operations.
     """
-    if not data or data[0] != MESSAGE:
-        raise DecodeError(
-            f"the message begins with {data[:1].hex() or 'nothing'}; expected 01 (operations)"
-        )
-    operations: list[Operation] = []
-    position, end = 1, len(data)
-    while position < end:
-        if end - position < HEAD.size:
-            raise DecodeError(
-                f"operation {len(operations)}: {end - position} bytes left; its head has "
-                f"{HEAD.size}"
-            )
-        length, operation_id, timeout_ms, kind = HEAD.unpack_from(data, position)
-        following = position + _LENGTH.size + length
-        if length < _AFTER_LENGTH or following > end:
-            raise DecodeError(
-                f"operation {len(operations)}: its length is {length}; expected "
-                f"{_AFTER_LENGTH} to {end - position - _LENGTH.size}"
-            )
-        body = data[position + HEAD.size : following]
-        operations.append(Operation(operation_id, timeout_ms, kind, body))
-        position = following
+    entries = framing.split(data, MESSAGE, HEAD, "operation")
+    operations = [Operation._make((*numbers, body)) for numbers, body in entries]
     if not operations:
         raise DecodeError("the message has no operation; send at least one")
     return operations

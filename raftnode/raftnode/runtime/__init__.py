@@ -3,6 +3,7 @@
 - `server`: a node from start to stop; `builders`: how its parts are put together;
 - `driver`: the one task that owns the core; `inquiries`: requests to it that wait for an answer;
 - `recovery`: from the content of the disk to a core;
+- `outcomes`: the one outcome of a request whose deadline its client keeps;
 - `service`: the node as the API's `NodeService`; `description`: the state that the API shows;
 - `read_barrier`: when a linearizable read may answer; `committed_reads`: reads of the committed
   log and of the key-value store;

@@ -17,6 +17,7 @@ from raftnode.api.errors import refusal
 from raftnode.api.service import ReadDone
 from raftnode.core.types import Offset
 from raftnode.errors import RequestError
+from raftnode.runtime.outcomes import outcome_of
 
 CONFIRM_MS_MAX = 600_000
 """A confirmation has the time of the reads that wait for it, and no read may wait longer."""
@@ -172,24 +173,4 @@ class ReadBarrier:
         Raises:
             RequestError: NOT_LEADER, NOT_CONFIRMED, SHUTTING_DOWN.
         """
-        future: asyncio.Future[Offset | RequestError] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: Offset | RequestError) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
-        read = self.submit(done)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                outcome = await future
-        except TimeoutError:
-            if future.done() and not future.cancelled():
-                outcome = future.result()
-            else:
-                outcome = read.too_late(timeout_ms)
-        except asyncio.CancelledError:
-            read.forget()
-            raise
-        if isinstance(outcome, RequestError):
-            raise outcome
-        return outcome
+        return await outcome_of(self.submit, timeout_ms)

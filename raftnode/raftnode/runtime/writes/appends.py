@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from raftnode.api.errors import refusal
 from raftnode.api.model import Appended
@@ -21,6 +22,7 @@ from raftnode.core.events import AppendRequested, Event
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
 from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.runtime.outcomes import outcome_of
 from raftnode.runtime.process import clock
 
 SLOW_FLUSH_S = 0.02
@@ -151,30 +153,8 @@ class Appends:
         Raises:
             RequestError: with outcome `unknown` once the core has them.
         """
-        future: asyncio.Future[CommittedRun | RequestError]
-        future = asyncio.get_running_loop().create_future()
-
-        def done(outcome: CommittedRun | RequestError) -> None:
-            if not future.done():  # not in the very turn in which the time ran out
-                future.set_result(outcome)
-
-        write = self.submit(records, done)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                outcome = await future
-        except TimeoutError:
-            if future.done() and not future.cancelled():
-                outcome = future.result()
-            else:
-                outcome = write.too_late(timeout_ms)
-        except asyncio.CancelledError:
-            write.forget()
-            raise
-        if isinstance(outcome, RequestError):
-            raise outcome
-        return Appended(
-            base_offset=outcome.base_offset, last_offset=outcome.last_offset, epoch=outcome.epoch
-        )
+        run = await outcome_of(partial(self.submit, records), timeout_ms)
+        return Appended(base_offset=run.base_offset, last_offset=run.last_offset, epoch=run.epoch)
 
     @property
     def idle(self) -> bool:

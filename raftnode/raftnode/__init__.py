@@ -12,5 +12,5 @@ store of `statemachine`.
 - `api`, `session`, `client`: what clients use, and the Python client;
 - `statemachine`: the key-value store;
 - `cli`, `commands`, `settings`: the program `raftnode` and the settings of a node;
-- `errors`, `hosts`, `log_limit`, `program_version`: what several of them share.
+- `errors`, `hosts`, `log_limit`, `deadline_timer`, `program_version`: what several of them share.
 """

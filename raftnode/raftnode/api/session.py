@@ -32,6 +32,7 @@ from raftnode.api.service import (
     Waiting,
 )
 from raftnode.core.types import Offset
+from raftnode.deadline_timer import DeadlineTimer
 from raftnode.errors import DecodeError, RequestError
 from raftnode.log_limit import LineBudget
 from raftnode.session import answers, operations
@@ -152,9 +153,7 @@ class Session:
         self._answers_bytes = 0
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_s = 0.0
-        self._next_look_s = 0.0
+        self._timer = DeadlineTimer(self._expire, pause_s=TIMER_PAUSE_S)
         self.greeting = greeting_of(limits)
 
     def start(self) -> None:
@@ -281,21 +280,11 @@ class Session:
     # -- deadlines --------------------------------------------------------------------------------
 
     def _keep_deadline(self, pending: _Pending) -> None:
-        """One timer serves all operations: it is set to the earliest deadline, or before."""
         pending.deadline_s = self._loop.time() + pending.operation.timeout_ms / 1000
-        if self._timer is None or pending.deadline_s < self._timer_at_s:
-            self._set_timer(pending.deadline_s)
+        self._timer.watch(pending.deadline_s)
 
-    def _set_timer(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_s = max(at_s, self._next_look_s)
-        self._timer = self._loop.call_at(self._timer_at_s, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        now_s = self._loop.time()
-        self._next_look_s = now_s + TIMER_PAUSE_S
+    def _expire(self, now_s: float) -> float | None:
+        """Refuse what is overdue; return the earliest deadline that is left."""
         earliest_s: float | None = None
         for pending in list(self._pending.values()):
             if pending.deadline_s is None or pending.waiting is None:
@@ -304,8 +293,7 @@ class Session:
                 self.refuse(pending, pending.waiting.too_late(pending.operation.timeout_ms))
             elif earliest_s is None or pending.deadline_s < earliest_s:
                 earliest_s = pending.deadline_s
-        if earliest_s is not None:
-            self._set_timer(earliest_s)
+        return earliest_s
 
     # -- answers out ------------------------------------------------------------------------------
 
@@ -385,9 +373,7 @@ class Session:
 
     def close(self) -> None:
         """Forget all operations without an answer: what has begun goes on."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         for task in (*self._reads, self._writer):
             if task is not None:
                 task.cancel()

@@ -20,6 +20,7 @@ from raftnode.client.exchange import (
     describe_failure,
 )
 from raftnode.core.types import Endpoint
+from raftnode.deadline_timer import DeadlineTimer
 from raftnode.errors import DecodeError
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import Answer, Greeting
@@ -83,11 +84,9 @@ class NodeSession:
         self._sent: dict[int, _Operation] = {}
         self._last_id = 0
         self._wake = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_s = 0.0
+        self._timer = DeadlineTimer(self._expire, pause_s=TIMER_PAUSE_S)
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
-        self._next_look_s = 0.0
 
     @classmethod
     async def open(
@@ -150,8 +149,7 @@ class NodeSession:
         )
         self._waiting.append(operation)
         self._wake.set()
-        if self._timer is None or operation.deadline_s < self._timer_at_s:
-            self._set_timer(operation.deadline_s)
+        self._timer.watch(operation.deadline_s)
         try:
             return await operation.answered
         except asyncio.CancelledError:
@@ -230,17 +228,8 @@ class NodeSession:
 
     # -- the end ----------------------------------------------------------------------------------
 
-    def _set_timer(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_s = max(at_s, self._next_look_s)
-        self._timer = self._loop.call_at(self._timer_at_s, self._expire)
-
-    def _expire(self) -> None:
+    def _expire(self, now_s: float) -> float | None:
         """Fail what is overdue. A node that is silent for so long gets no further operation."""
-        self._timer = None
-        now_s = self._loop.time()
-        self._next_look_s = now_s + TIMER_PAUSE_S
         earliest_s: float | None = None
         for operation in (*self._sent.values(), *self._waiting):
             if operation.answered.done() and not operation.sent:
@@ -251,10 +240,9 @@ class NodeSession:
                 self.usable = self.usable and not operation.sent
             elif earliest_s is None or operation.deadline_s < earliest_s:
                 earliest_s = operation.deadline_s
-        if earliest_s is not None:
-            self._set_timer(earliest_s)
-        elif not self.usable:
+        if earliest_s is None and not self.usable:
             self._lose("no answer in time")
+        return earliest_s
 
     def _fail(self, operation: _Operation, reason: str) -> None:
         if not operation.answered.done():
@@ -264,9 +252,7 @@ class NodeSession:
     def _lose(self, reason: str) -> None:
         """End the session, and give each operation its outcome."""
         self.usable = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         for operation in (*self._sent.values(), *self._waiting):
             self._fail(operation, reason)
         self._sent.clear()

@@ -207,18 +207,19 @@ async def test_many_different_deadlines_are_kept_by_one_timer():
     async with node() as served, opened(served.at) as session:
         served.answers = nothing
         looks = 0
-        expire = session._expire
+        timer = session._timer
+        expire = timer._expire
 
-        def counted() -> None:
+        def counted(now_s: float) -> float | None:
             nonlocal looks
             looks += 1
-            expire()
+            return expire(now_s)
 
-        session._expire = counted
+        timer._expire = counted
         asked = [ask(session, b"k", 0.05 + number / 2000) for number in range(100)]
         results = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(result, CutError) for result in results)
-        assert looks <= 10
+        assert 1 <= looks <= 10
 
 
 async def test_what_waits_for_credits_too_long_was_not_sent():

@@ -200,7 +200,7 @@ class ReplicaProgress(Replica):
     first."""
     blank: bool = False
     """An observer that belongs to no cluster yet. It has announced itself to the leader, and joins
-    when it is told to join or when an AddVoter names it."""
+    after a join request, or once an AddVoter names it."""
     could_be_voter: bool | None = None
     """Whether the leader would accept an AddVoter of this observer now. It would refuse a fenced
     replica and an id that raft.version rules out, and a silent replica cannot catch up. None: a

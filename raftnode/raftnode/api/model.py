@@ -71,7 +71,9 @@ ClusterIdText = Annotated[
 ]
 """Without characters that have a meaning in `meta.properties` or in a file name."""
 Base64Text = Annotated[str, AfterValidator(_base64)]
-TimeoutMs = Annotated[int, Field(ge=1, le=600_000)]
+TIMEOUT_MS_MAX = 600_000
+"""The longest that a request may wait for its outcome."""
+TimeoutMs = Annotated[int, Field(ge=1, le=TIMEOUT_MS_MAX)]
 RaftVersionNumber = Annotated[int, Field(ge=0, le=2)]
 
 Role = Literal[
@@ -394,10 +396,14 @@ class NewRecordIn(ApiModel):
         return base64.b64decode(self.value)
 
 
+RECORDS_MAX = 10_000
+"""How many records one append may have."""
+
+
 class AppendRequest(ApiModel):
     """`POST /v1/log`: records to append together, in this order, or not at all."""
 
-    records: tuple[NewRecordIn, ...] = Field(min_length=1, max_length=10_000)
+    records: tuple[NewRecordIn, ...] = Field(min_length=1, max_length=RECORDS_MAX)
 
 
 class Appended(ApiModel):

@@ -11,6 +11,12 @@ from raftnode.api.model import ApiModel, TimeoutMs
 KEY_MAX_BYTES = 1024
 """The longest key in UTF-8. Every listing and log line contains keys, so they must be short."""
 
+READ_BYTES_MAX = 16 << 20
+"""How many bytes of records a read may ask for; one answer has at most 1 MiB."""
+
+WAIT_MS_MAX = 60_000
+"""The longest that a read may wait for what is not there yet."""
+
 Consistency = Literal["linearizable", "local"]
 
 
@@ -31,14 +37,14 @@ class ReadLogQuery(ApiModel):
     max_bytes: int = Field(
         default=1 << 20,
         ge=1,
-        le=16 << 20,
+        le=READ_BYTES_MAX,
         description="Number of bytes of records to return. One answer has at most 1 MiB, and at "
         "least one record however large it is.",
     )
     max_wait_ms: int = Field(
         default=0,
         ge=0,
-        le=60_000,
+        le=WAIT_MS_MAX,
         description="Longest wait for a record if there is none yet, in milliseconds.",
     )
 
@@ -55,7 +61,7 @@ class StateQuery(ApiModel):
     max_wait_ms: int = Field(
         default=0,
         ge=0,
-        le=60_000,
+        le=WAIT_MS_MAX,
         description="Longest wait for another state, in milliseconds.",
     )
 

@@ -24,6 +24,8 @@ from raftnode.api.checks import check_key, check_sizes
 from raftnode.api.encode import control_fields
 from raftnode.api.errors import refusal
 from raftnode.api.http import ApiLimits, error_model
+from raftnode.api.model import RECORDS_MAX, TIMEOUT_MS_MAX
+from raftnode.api.queries import READ_BYTES_MAX, WAIT_MS_MAX
 from raftnode.api.service import (
     CommittedRecord,
     CommittedRun,
@@ -66,11 +68,6 @@ different deadlines cost no more than few."""
 
 UNREAD_S = 30.0
 """How long a message may wait for the client to take it."""
-
-RECORDS_MAX = 10_000
-"""How many records an APPEND may have, as in `POST /v1/log`."""
-
-TIMEOUT_MS_MAX = 600_000
 
 _NAMES = {kind.value: kind.name.lower() for kind in Kind}
 
@@ -239,11 +236,11 @@ class Session:
         self._keep_deadline(pending)
 
     def _start_read(self, pending: _Pending, read: operations.Read) -> None:
-        if not 1 <= read.max_bytes <= 16 << 20 or read.max_wait_ms > 60_000:
+        if not 1 <= read.max_bytes <= READ_BYTES_MAX or read.max_wait_ms > WAIT_MS_MAX:
             raise refusal(
                 "INVALID_REQUEST",
                 f"READ: max_bytes {read.max_bytes}, max_wait_ms {read.max_wait_ms}; expected 1 to "
-                f"{16 << 20} bytes and at most 60000 ms",
+                f"{READ_BYTES_MAX} bytes and at most {WAIT_MS_MAX} ms",
             )
         if read.offset >= 1 << 63:
             raise refusal("INVALID_REQUEST", f"READ: offset {read.offset}; at most {2**63 - 1}")

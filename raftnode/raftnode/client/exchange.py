@@ -18,7 +18,7 @@ import aiohttp
 from pydantic import ValidationError
 from yarl import URL
 
-from raftnode.api.model import ApiError, ApiModel
+from raftnode.api.model import TIMEOUT_MS_MAX, ApiError, ApiModel
 from raftnode.core.types import Endpoint
 from raftnode.session import answers
 from raftnode.session.operations import Kind
@@ -190,4 +190,4 @@ def describe_failure(error: BaseException, timeout_s: float) -> str:
 
 def answer_within_ms(left_ms: int) -> int:
     """The timeout to give to the node, when that much is left for the whole call."""
-    return min(600_000, max(1, int(left_ms * _ANSWER_SHARE)))
+    return min(TIMEOUT_MS_MAX, max(1, int(left_ms * _ANSWER_SHARE)))

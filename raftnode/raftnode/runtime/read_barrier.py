@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from raftnode.api.errors import refusal
+from raftnode.api.model import TIMEOUT_MS_MAX
 from raftnode.api.service import ReadDone
 from raftnode.core.types import Offset
 from raftnode.errors import RequestError
 from raftnode.runtime.outcomes import outcome_of
-
-CONFIRM_MS_MAX = 600_000
-"""A confirmation has the time of the reads that wait for it, and no read may wait longer."""
 
 
 class Confirm(Protocol):
@@ -148,7 +146,7 @@ class ReadBarrier:
         try:
             if group.waiting <= 0:
                 return
-            offset = await self._confirm(CONFIRM_MS_MAX)
+            offset = await self._confirm(TIMEOUT_MS_MAX)  # no read may wait longer
         except RequestError as error:
             group.settle(error)
             return
@@ -162,7 +160,7 @@ class ReadBarrier:
             group.task = self._start(self._settle_applied(group, offset))
 
     async def _settle_applied(self, group: _Group, offset: Offset) -> None:
-        if await self._store.wait_applied(offset, timeout_ms=CONFIRM_MS_MAX):
+        if await self._store.wait_applied(offset, timeout_ms=TIMEOUT_MS_MAX):
             group.settle(offset)
         else:
             group.settle(refusal("NOT_CONFIRMED", f"the store was not applied up to {offset}"))

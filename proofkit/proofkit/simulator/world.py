@@ -68,8 +68,8 @@ class World:
         self.calm = False
         """No fault strikes and no voter is changed while progress is waited for."""
         self.tells_observers = True
-        """Whether a blank replica that the latch does not list gets a join request; else it joins only
-        by an AddVoter."""
+        """Whether a blank replica that the latch does not list gets a join request; else it
+        joins only by an AddVoter."""
         self.progress = ProgressLog()
         self.watcher: Watcher | None = None
         self._queue: list[_Scheduled] = []

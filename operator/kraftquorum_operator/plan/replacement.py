@@ -327,15 +327,15 @@ def _replace_storage(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Ac
         return None
     if claim is None and pod.age_ms < STUCK_POD_MS:
         return None  # the StatefulSet controller creates the claim of a pending pod itself
-    reason = "its volume claim is gone or being deleted"
-    step = restart(case, pod, reason)
+    pod_reason = "its volume claim is gone or being deleted"
+    step = restart(case, pod, pod_reason)
     by_own_budget = guards.budget_allows_eviction.name
     waits = isinstance(step, Wait) and step.guard == by_own_budget
     if waits and _others_are_ready(case, ordinal):
         # The budget keeps its number for a larger quorum to come, not for a disruption, and that
         # growth waits for this repair. The guards checked the replica's loss before its claim was
         # deleted.
-        return DeletePod(pod.name, pod.uid, reason)
+        return DeletePod(pod.name, pod.uid, pod_reason)
     return step
 
 

@@ -107,7 +107,7 @@ def shown(book: Playbook) -> Shown:
 def on_disk(book: Playbook, shown: Shown, *names: str) -> None:
     """What each seat's metrics say of its own log and vote is what its disk holds."""
     for name in names:
-        shown.gauges[name].refresh()
+        shown.gauges[name].show()
         disk = book[name].disk
         own = functools.partial(shown.value, name)
         assert own("log_start_offset") == disk.start, name
@@ -210,7 +210,7 @@ def test_a_nodes_own_gauges_follow_its_disk_and_its_quorum(book: Playbook, shown
 
 
 def counts(shown: Shown, name: str) -> dict[str, float | None]:
-    shown.gauges[name].refresh()
+    shown.gauges[name].show()
     names = (
         "voters",
         "possible_voters",

@@ -185,7 +185,7 @@ async def _refresh(
     loop = asyncio.get_running_loop()
     stalled = False
     while True:
-        gauges.refresh()
+        gauges.measure_idle()
         metrics.storage_operation_in_flight_seconds.set(watchdog.storage_s)
         stall = watchdog.stall
         if stall is not None and not stalled:

@@ -14,7 +14,7 @@ from raftnode.runtime.writes.appends import Appends
 
 
 class Gauges:
-    """Shows the state on a timer and at each scrape, and measures what lies between two timers."""
+    """Shows the state at each scrape, and measures what lies between two turns of a timer."""
 
     def __init__(
         self,
@@ -67,13 +67,8 @@ class Gauges:
         self._metrics.appended_records.inc(appended - self._appended)
         self._appended = appended
 
-    def refresh(self) -> None:
-        """Show the whole state, and how idle the loop was since the last refresh."""
-        self.show()
-        self._refresh_idle()
-
-    def _refresh_idle(self) -> None:
-        """Show the share of the time since the last refresh in which the loop waited for work."""
+    def measure_idle(self) -> None:
+        """Show the share of the time since the last call in which the loop waited for work."""
         idle_s, wall_s = self._waited_s(), time.monotonic()
         ratio = math.nan
         if idle_s is not None and self._idle_s is not None and wall_s > self._wall_s:

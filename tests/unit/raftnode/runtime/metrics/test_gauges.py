@@ -90,8 +90,8 @@ ROLES = {
 def test_every_role_can_be_shown(registry, name):
     replica = make(ROLES[name])
     gauges = Gauges(NodeMetrics(registry), replica, Queue())
-    gauges.refresh()
-    gauges.refresh()
+    gauges.show()
+    gauges.show()
     value = registry.get_sample_value
     assert description.role_of(replica) == name
     assert value("raftnode_current_state", {"raftnode_current_state": name}) == 1
@@ -106,7 +106,7 @@ def test_every_role_can_be_shown(registry, name):
 
 def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
     replica = make(ROLES["leader"])
-    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    Gauges(NodeMetrics(registry), replica, Queue()).show()
     described = describe(replica)
     assert [observer.key for observer in described.observers] == [THIRD]
     assert registry.get_sample_value("raftnode_observers") == 1
@@ -121,7 +121,7 @@ def test_possible_voters_are_the_observers_that_could_be_added(registry):
         key = ReplicaKey(NodeId(7 + number), uuid.UUID(int=7 + number))
         role.progress[key] = Progress(last_fetch_ms=now, fenced=fenced)
     replica.now_ms = now
-    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    Gauges(NodeMetrics(registry), replica, Queue()).show()
     assert registry.get_sample_value("raftnode_observers") == 3
     assert registry.get_sample_value("raftnode_possible_voters") == 2
 
@@ -142,13 +142,13 @@ def test_a_scrape_does_not_shorten_the_time_in_which_the_loop_is_measured(regist
     metrics, replica = NodeMetrics(registry), make(ROLES["follower"])
     gauges = Gauges(metrics, replica, Queue(), waited_s=lambda: waited[0])
     now_s[0], waited[0] = 102.0, 8.0
-    gauges.refresh()
+    gauges.measure_idle()
     assert registry.get_sample_value("raftnode_poll_idle_ratio") == 0.5
     now_s[0], waited[0] = 103.0, 9.0
     gauges.show()
     assert registry.get_sample_value("raftnode_poll_idle_ratio") == 0.5
     now_s[0] = 106.0
-    gauges.refresh()
+    gauges.measure_idle()
     assert registry.get_sample_value("raftnode_poll_idle_ratio") == 0.25
 
 
@@ -160,7 +160,7 @@ def test_appended_records_are_counted_once(registry):
     gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), queue)
     for appended in (3, 3, 10, 12):
         queue.appended_records = appended
-        gauges.refresh()
+        gauges.show()
         assert registry.get_sample_value("raftnode_appended_records_total") == appended
 
 
@@ -223,7 +223,7 @@ def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry, c
     assert registry.get_sample_value(elections) == 1
 
 
-IDLE = "runtime.metrics.gauges:Gauges._refresh_idle"
+IDLE = "runtime.metrics.gauges:Gauges.measure_idle"
 WAITED = "(idle_s - self._idle_s) / (wall_s - self._wall_s)"
 
 
@@ -238,7 +238,7 @@ def test_the_idle_ratio_is_the_share_of_the_time_since_the_last_look_without_wor
     for work_s, idle_s in ((0.25, 0.75), (1.5, 0.5), (0.0, 1.0), (1.0, 0.0), (0.125, 0.875)):
         clocks.sleep(work_s + idle_s)
         waited[0] += idle_s
-        gauges.refresh()
+        gauges.measure_idle()
         shown = registry.get_sample_value("raftnode_poll_idle_ratio")
         assert shown == pytest.approx(idle_s / (work_s + idle_s))
 
@@ -257,7 +257,7 @@ def test_the_replica_names_its_cluster_once_it_has_one(registry):
     }
     assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": ""}) == 1
     replica.cluster_id = "c"
-    gauges.refresh()
+    gauges.show()
     assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": ""}) is None
     assert registry.get_sample_value("raftnode_replica_info", names | {"cluster_id": "c"}) == 1
 
@@ -273,17 +273,17 @@ def test_a_vote_is_shown_with_the_directory_that_it_is_for(registry):
     gauges = Gauges(NodeMetrics(registry), replica, Queue())
     voted = {"directory_id": format_directory_id(OTHER.directory_id)}
     name, value = "raftnode_current_vote_directory_info", registry.get_sample_value
-    gauges.refresh()
+    gauges.show()
     assert (value("raftnode_current_vote"), value(name, voted)) == (2, 1)
     replica.state = QuorumState(Epoch(6), None, None)
-    gauges.refresh()
+    gauges.show()
     assert (value("raftnode_current_vote"), value(name, voted)) == (-1, None)
     assert value(name, {"directory_id": ""}) == 1
 
 
 def test_writes_without_an_outcome_and_readiness_are_shown(registry):
     replica = make(Follower(OTHER, 0, caught_up_at_ms=clock.now_ms()))
-    Gauges(NodeMetrics(registry), replica, Queue()).refresh()
+    Gauges(NodeMetrics(registry), replica, Queue()).show()
     assert registry.get_sample_value("raftnode_appends_pending") == 2
     assert registry.get_sample_value("raftnode_caught_up") == 1
     assert (
@@ -293,5 +293,5 @@ def test_writes_without_an_outcome_and_readiness_are_shown(registry):
 
 def test_poll_idle_is_not_a_number_where_no_loop_is_measured(registry):
     gauges = Gauges(NodeMetrics(registry), make(Unattached(0)), Queue())
-    gauges.refresh()
+    gauges.measure_idle()
     assert math.isnan(registry.get_sample_value("raftnode_poll_idle_ratio"))

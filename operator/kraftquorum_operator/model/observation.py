@@ -321,6 +321,9 @@ class Budget:
     """What the operator last touched it for."""
     allowed: int | None = None
     """How many more of its pods may be evicted now; None: as for `counted`."""
+    healthy: int | None = None
+    """How many of its pods were ready and not terminating when it counted; None: as for
+    `counted`."""
 
 
 AS_LAST_KNOWN = "AsLastKnown"

@@ -167,6 +167,7 @@ def read_budget(body: Body | None) -> Budget | None:
         counted=int(status.get("expectedPods", 0)) if current else None,
         mark=_annotations(body).get(names.ANNOTATION_RECOUNT),
         allowed=int(status.get("disruptionsAllowed", 0)) if current else None,
+        healthy=int(status.get("currentHealthy", 0)) if current else None,
     )
 
 

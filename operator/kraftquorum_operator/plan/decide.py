@@ -18,13 +18,13 @@ from kraftquorum_operator.judge.trust import Judged
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
+from kraftquorum_operator.plan.budget import budget_count
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.replacement import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import roll
 from kraftquorum_operator.plan.scaling import (
-    budget_count,
     claim_owners,
     claim_records,
     grow,

@@ -49,7 +49,9 @@ def budget_allows_eviction(case: Case) -> str | None:
     Asked before the operator restarts a healthy voter's pod, so that a drain and a rolling restart
     never stop two voters together. The operator then evicts the pod and does not delete it, so that
     the API server checks the budget again. It waits while another voter's pod is missing or not
-    ready, or a Kubernetes node is being drained.
+    ready, or a Kubernetes node is being drained. If the budget lacks a pod that is ready, the
+    operator touches the budget, so that Kubernetes counts again: after a second budget selected
+    the same pods, Kubernetes does not do so by itself.
     """
     # S22.
     pod, budget = case.observation.pod(case.ordinal), case.observation.budget

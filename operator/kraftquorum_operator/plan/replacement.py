@@ -23,6 +23,7 @@ from kraftquorum_operator.plan.actions import (
     JoinNode,
     MoveLeadership,
     RecordClaims,
+    RecountBudget,
     RemoveVoter,
     Wait,
 )
@@ -403,7 +404,7 @@ def _retire(case: Case) -> Step:
         if voter.node_id < case.spec.voters
     ]
     waits = [step for step in steps if isinstance(step, Wait)]
-    restarts = [step for step in steps if isinstance(step, DeletePod | EvictPod)]
+    restarts = [step for step in steps if isinstance(step, DeletePod | EvictPod | RecountBudget)]
     moves = [step for step in steps if isinstance(step, MoveLeadership)]
     if waits:
         # The same guard may block the next leader, and leadership would return.
@@ -411,7 +412,9 @@ def _retire(case: Case) -> Step:
     return next(iter([*restarts, *moves, *waits]), None)
 
 
-def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadership | Wait | None:
+def _retire_one(
+    case: Case, ordinal: int
+) -> DeletePod | EvictPod | RecountBudget | MoveLeadership | Wait | None:
     claim, pod, node = (
         case.observation.claim(ordinal),
         case.observation.pod(ordinal),
@@ -433,7 +436,7 @@ def _retire_one(case: Case, ordinal: int) -> DeletePod | EvictPod | MoveLeadersh
     if wait is not None:
         return wait
     step = restart(subject, pod, "its volume claim is being deleted")
-    if quorum.leader == node.replica and not isinstance(step, Wait):
+    if quorum.leader == node.replica and isinstance(step, DeletePod | EvictPod):
         return move_leadership(subject)
     return step
 

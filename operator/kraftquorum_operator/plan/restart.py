@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.plan import guards
-from kraftquorum_operator.plan.actions import DeletePod, EvictPod, Wait
+from kraftquorum_operator.plan.actions import DeletePod, EvictPod, RecountBudget, Wait
+from kraftquorum_operator.plan.budget import missed_count
 from kraftquorum_operator.plan.guards import Case, first_block
 
 EVICTABLE_VOTERS = 3
@@ -17,7 +18,7 @@ EVICTABLE_VOTERS = 3
 the restart of such a voter interrupts writes in any case."""
 
 
-def restart(case: Case, pod: Pod, reason: str) -> DeletePod | EvictPod | Wait:
+def restart(case: Case, pod: Pod, reason: str) -> DeletePod | EvictPod | RecountBudget | Wait:
     """Stop a pod that the quorum can spare, unless the API server refused that a moment ago.
 
     A pod that is not ready counts in no budget. The operator deletes it by its version: not if it
@@ -32,4 +33,6 @@ def restart(case: Case, pod: Pod, reason: str) -> DeletePod | EvictPod | Wait:
     if case.quorum is not None and len(case.quorum.voters) < EVICTABLE_VOTERS:
         return DeletePod(pod.name, pod.uid, reason)
     blocked = first_block(subject, guards.budget_allows_eviction)
-    return blocked or EvictPod(pod.name, pod.uid, reason)
+    if blocked is not None:
+        return missed_count(subject) or blocked
+    return EvictPod(pod.name, pod.uid, reason)

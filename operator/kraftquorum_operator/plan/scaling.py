@@ -13,13 +13,13 @@ from kraftquorum_operator.plan.actions import (
     Action,
     DeleteClaim,
     RecordClaims,
-    RecountBudget,
     RemoveVoter,
     SetClaimOwner,
     SetReplicas,
     SetVoterLabel,
     Wait,
 )
+from kraftquorum_operator.plan.budget import missed_count
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 from kraftquorum_operator.plan.replacement import admit, move_leadership
 
@@ -46,19 +46,6 @@ def voter_labels(case: Case) -> Action | None:
         if known and not voter and pod.voter_label:
             return SetVoterLabel(pod.name, pod.uid, voter=False)
     return None
-
-
-def budget_count(case: Case) -> RecountBudget | None:
-    """Have the disruption budget counted again after a pod has left it (S22).
-
-    Its controller does not do so by itself, and would keep allowing one eviction too many.
-    """
-    budget = case.observation.budget
-    if budget is None or budget.counted is None or budget.counted <= case.observation.labelled:
-        return None
-    without = [f"{pod.name}:{pod.version}" for pod in case.observation.pods if not pod.voter_label]
-    mark = " ".join(without)
-    return RecountBudget(budget.uid, mark) if mark != budget.mark else None
 
 
 def claim_owners(case: Case) -> Action | None:
@@ -128,8 +115,10 @@ def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
         return wait
     if quorum.leader == old:
         return move_leadership(subject)
-    counted = first_block(subject, guards.budget_counts_voters)
-    return _label_off(case, subject, old) or counted or RemoveVoter(old, quorum.record)
+    uncounted = first_block(subject, guards.budget_counts_voters)
+    if uncounted is not None:
+        uncounted = missed_count(subject) or uncounted
+    return _label_off(case, subject, old) or uncounted or RemoveVoter(old, quorum.record)
 
 
 def _label_off(case: Case, subject: Case, old: ReplicaId) -> Action | None:

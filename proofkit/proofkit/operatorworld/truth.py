@@ -62,6 +62,8 @@ class Truth:
     """Templates whose image cannot be pulled."""
     budget_counted: int = 0
     """How many labelled pods the budget's controller has counted last."""
+    budget_lacks: int = 0
+    """How many healthy pods its controller missed when it counted another budget instead."""
     budget_mark: str | None = None
     remembered_cluster_id: str | None = None
     """What the status told last."""
@@ -137,10 +139,15 @@ class Truth:
         return sum(runner.label for runner in self.runners.values())
 
     @property
+    def budget_healthy(self) -> int:
+        """How many healthy pods the disruption budget counts now."""
+        healthy = sum(runner.label and runner.runs for runner in self.runners.values())
+        return max(0, healthy - self.budget_lacks)
+
+    @property
     def evictions_allowed(self) -> int:
         """How many voters' pods the disruption budget lets go now."""
-        healthy = sum(runner.label and runner.runs for runner in self.runners.values())
-        return max(0, healthy - majority(max(len(self.voters), self.spec.voters)))
+        return max(0, self.budget_healthy - majority(max(len(self.voters), self.spec.voters)))
 
     def may_evict(self, ordinal: int) -> bool:
         """Whether the API server grants the eviction of a pod: always, if no budget counts it."""
@@ -149,7 +156,7 @@ class Truth:
 
     def count_budget(self) -> None:
         """The disruption controller; it does not notice a pod that leaves the selector."""
-        self.budget_counted = self._labelled()
+        self.budget_counted, self.budget_lacks = self._labelled(), 0
 
     def _run(self, ordinal: int, runner: Runner) -> None:
         runner.unready_ticks = 0 if runner.runs else runner.unready_ticks + 1

@@ -43,6 +43,11 @@ def evict(world: World, ordinal: int) -> None:
         world.runners[ordinal].terminating = True
 
 
+def miscount(world: World, _ordinal: int) -> None:
+    """A second budget over the same pods: the controller counted that one when a pod came up."""
+    world.budget_lacks = 1
+
+
 def delete_latch(world: World) -> None:
     """`kubectl delete configmap`."""
     world.latch = None

@@ -63,7 +63,13 @@ class World(Truth):
             nodes=tuple(node for n in sorted(self.runners) if (node := self._node(n))),
             quorum=self._quorum(),
             latch=self.latch,
-            budget=Budget("pdb", self.budget_counted, self.budget_mark, self.evictions_allowed),
+            budget=Budget(
+                "pdb",
+                self.budget_counted,
+                self.budget_mark,
+                self.evictions_allowed,
+                self.budget_healthy,
+            ),
             remembered_cluster_id=self.remembered_cluster_id,
         )
 

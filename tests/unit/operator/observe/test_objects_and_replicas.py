@@ -144,11 +144,16 @@ def test_the_update_revision_counts_only_once_the_controller_has_seen_the_spec()
 def test_the_budget_s_count_counts_only_once_the_controller_has_seen_the_spec() -> None:
     body = {
         "metadata": {"uid": "u", "generation": 2, "annotations": {names.ANNOTATION_RECOUNT: "x"}},
-        "status": {"observedGeneration": 1, "expectedPods": 3, "disruptionsAllowed": 1},
+        "status": {
+            "observedGeneration": 1,
+            "expectedPods": 3,
+            "disruptionsAllowed": 1,
+            "currentHealthy": 2,
+        },
     }
     assert read_budget(body) == Budget("u", None, "x")
     body["status"]["observedGeneration"] = 2
-    assert read_budget(body) == Budget("u", 3, "x", allowed=1)
+    assert read_budget(body) == Budget("u", 3, "x", allowed=1, healthy=2)
     assert read_budget(None) is None
 
 

@@ -695,6 +695,24 @@ def test_outdated_pods_are_restarted_followers_first_the_leader_last() -> None:
 
 
 @pytest.mark.rule("S22")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.restart:restart", "missed_count(subject) or blocked", "blocked"
+)
+def test_a_restart_has_a_pod_counted_that_the_budget_lacks() -> None:
+    """Kubernetes counts one budget of two, and not again when the second is deleted."""
+    budget = Budget("pdb", counted=3, healthy=2, allowed=0)
+    observation = replace(outdated(1), budget=budget)
+    decision = decided(observation)
+    assert isinstance(decision, act.RecountBudget)
+    waiting = decided(replace(observation, budget=replace(budget, mark=decision.mark)))
+    assert isinstance(waiting, Wait)
+    assert waiting.guard == "budget_allows_eviction"
+    # A pod that is away is missing from the count with good reason.
+    away = with_pod(observation, replace(pod(2), ready=False))
+    assert not isinstance(decided(away), act.RecountBudget)
+
+
+@pytest.mark.rule("S22")
 @pytest.mark.parametrize(("allowed", "words"), [(0, "allows no eviction now"), (None, "counted")])
 def test_a_healthy_pod_is_restarted_only_while_the_budget_lets_one_go(
     allowed: int | None, words: str

@@ -47,8 +47,8 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
     )
 
 
-ROLLING = ("crash", "scale", "retemplate", "freeze", "thaw", "look_again")
-GENTLE = ("crash", "delete_pod", "mislabel", "scale", "freeze", "thaw", "look_again")
+ROLLING = ("crash", "scale", "retemplate", "miscount", "freeze", "thaw", "look_again")
+GENTLE = ("crash", "delete_pod", "mislabel", "miscount", "scale", "freeze", "thaw", "look_again")
 HANDS = (
     "scale_statefulset",
     "delete_statefulset",
@@ -109,7 +109,7 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             pass
         case "retemplate":
             world.retemplate()
-        case kind if kind in {*HANDS, "mislabel"}:
+        case kind if kind in {*HANDS, "mislabel", "miscount"}:
             meddle(world, fault)
         case _:
             getattr(world, fault.kind)(fault.ordinal)

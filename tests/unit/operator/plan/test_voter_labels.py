@@ -94,9 +94,9 @@ def leaving(**budget: object) -> Observation:
 
 @pytest.mark.rule("S22")
 @pytest.mark.without(
-    "kraftquorum_operator.plan.scaling:budget_count",
-    "RecountBudget(budget.uid, mark) if mark != budget.mark else None",
-    "None",
+    "kraftquorum_operator.plan.budget:budget_count",
+    "budget.counted > case.observation.labelled",
+    "False",
 )
 def test_the_budget_is_counted_anew_before_a_voter_is_removed() -> None:
     """Kubernetes does not count when a pod leaves it, and would let one too many go."""
@@ -122,3 +122,33 @@ def test_a_removal_does_not_wait_for_a_budget_that_cannot_be_written() -> None:
 def test_a_pod_that_joins_the_budget_is_counted_by_kubernetes_itself() -> None:
     observation = replace(healthy(), budget=Budget("pdb", counted=2))
     assert isinstance(decided(observation), Done)
+
+
+@pytest.mark.rule("S22")
+@pytest.mark.without("kraftquorum_operator.plan.budget:budget_count", "away and ", "False and ")
+def test_a_voter_that_is_not_ready_for_long_is_counted_as_such() -> None:
+    """While a second budget selects the pods, Kubernetes counts only one of the two."""
+    away = with_pod(healthy(), replace(pod(2), ready=False, unready_ms=6_000, version="9"))
+    high = Budget("pdb", counted=3, healthy=3, allowed=1)
+    assert decided(replace(away, budget=high)) == RecountBudget("pdb", "demo-2:9")
+    counted = replace(high, healthy=2, allowed=0)
+    assert not isinstance(decided(replace(away, budget=counted)), RecountBudget)
+    # The count of a moment ago needs no help, and one mark is written once.
+    just = with_pod(healthy(), replace(pod(2), ready=False, unready_ms=1_000, version="9"))
+    assert not isinstance(decided(replace(just, budget=high)), RecountBudget)
+    marked = replace(high, mark="demo-2:9")
+    assert not isinstance(decided(replace(away, budget=marked)), RecountBudget)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.scaling:_remove_voter",
+    "missed_count(subject) or uncounted",
+    "uncounted",
+)
+def test_a_removal_has_a_pod_counted_that_the_budget_lacks() -> None:
+    lacking = leaving(counted=2, healthy=2)
+    mark = "demo-0:None demo-1:None demo-2:None"
+    assert decided(lacking) == RecountBudget("pdb", mark)
+    waiting = decided(leaving(counted=2, healthy=2, mark=mark))
+    assert isinstance(waiting, Wait)
+    assert waiting.guard == "budget_counts_voters"

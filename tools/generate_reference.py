@@ -187,10 +187,10 @@ def bad_requests() -> Iterator[str]:
         "disk, with one exception: after EndQuorumEpoch with INCONSISTENT_VOTER_SET the node no "
         "longer follows the leader, which is gone in any case (KIP-595). "
         "`tests/node/test_bad_requests.py` sends every row to the port of a real node. The rows "
-        "follow from the messages: each field of Kafka's message, of our envelope and of our own "
-        "extensions has a row for each kind of wrong value that its type allows (missing, "
-        "negative, huge, another). `tests/unit/proofkit/test_badrequests.py` fails if a row is "
-        "missing.\n"
+        "follow from the messages: each field of the message (Kafka's, or the compact Fetch), of "
+        "our envelope and of our own extensions has a row for each kind of wrong value that its "
+        "type allows (missing, negative, huge, another). "
+        "`tests/unit/proofkit/test_badrequests.py` fails if a row is missing.\n"
     )
     yield (
         "Codes below 1000 are Kafka's; those from 1000 on are our own. "

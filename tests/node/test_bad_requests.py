@@ -86,7 +86,7 @@ class Peer:
         if self.socket is not None:
             await self.socket.close()
 
-    def frame(self, request: Request) -> tuple[int, bytes]:
+    def frame(self, request: Request, *, compact: bool = True) -> tuple[int, bytes]:
         number = next(self.numbers)
         frame = CODEC.encode_request(
             request,
@@ -94,6 +94,7 @@ class Peer:
             target=self.to,
             cluster_id=self.cluster,
             correlation_id=number,
+            compact=compact,
         )
         return number, frame
 
@@ -108,7 +109,7 @@ class Peer:
 
     async def say(self, wrong: Wrong, good: Request, later: Request) -> str:
         """Send what a row says; `later` is a good request, which tells silence from delay."""
-        number, frame = self.frame(good)
+        number, frame = self.frame(good, compact=wrong.request == "CompactFetch")
         draft = Draft.of(wrong.request, frame)
         wrong.spoil(draft)
         socket = await self.open()
@@ -232,7 +233,7 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
         snapshot = await eventually(offered, what="a snapshot")
 
         def good(request: str) -> Request:
-            if request == "Fetch":
+            if request in {"Fetch", "CompactFetch"}:
                 return fetch(end)
             return FetchSnapshotRequest(
                 epoch, peer.own, snapshot, 0, 1 << 16, endpoint=Endpoint("nowhere", 9)

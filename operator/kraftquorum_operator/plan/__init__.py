@@ -8,6 +8,7 @@ the order of S24: repair, shrink, grow, roll. Each checks the guards of
 - `compare`: which Kubernetes objects differ from what is wanted;
 - `formation`, `replacement`, `scaling`, `rollout`, `restart`, `stuck_pods`, `deletion`: a concern
   each; `replacement` replaces a voter whose storage is lost;
+- `budget`: when Kubernetes has to count the disruption budget again;
 - `quorum_loss`: whether a quorum without a leader can recover;
 - `guard`, `guards`, `formation_guards`, `object_guards`, `case`: what holds an action back.
 """

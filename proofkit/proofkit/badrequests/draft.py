@@ -14,6 +14,7 @@ from kio.schema.fetch_snapshot.v1 import request as fetch_snapshot
 from kio.schema.vote.v2 import request as vote
 from kio.serial import entity_reader, entity_writer
 
+from proofkit.badrequests import compact
 from raftnode.wire.envelope import Envelope, decode_envelope, encode_envelope
 
 ENTITIES: dict[str, Any] = {
@@ -22,8 +23,9 @@ ENTITIES: dict[str, Any] = {
     "EndQuorumEpoch": end.EndQuorumEpochRequest,
     "Fetch": fetch.FetchRequest,
     "FetchSnapshot": fetch_snapshot.FetchSnapshotRequest,
+    compact.NAME: compact.CompactFetch,
 }
-"""Kafka's message of each request."""
+"""The message of each request: Kafka's, or our own."""
 REQUESTS = tuple(ENTITIES)
 
 
@@ -41,12 +43,14 @@ class Draft:
     def of(cls, request: str, frame: bytes) -> Draft:
         """Take a frame apart."""
         envelope, body = decode_envelope(frame)
+        if request == compact.NAME:
+            return cls(request, envelope, compact.read(bytes(body)))
         read = cast("Any", entity_reader(ENTITIES[request]))
         message, _ = read(memoryview(bytes(body)), 0)
         return cls(request, envelope, message)
 
     def put(self, path: str, value: Any) -> None:
-        """Set a field of Kafka's message: names and places, with dots between."""
+        """Set a field of the message: names and places, with dots between."""
         self.body = _with(self.body, path.split("."), value)
 
     def wrap(self, **changes: Any) -> None:
@@ -63,9 +67,14 @@ class Draft:
 
     def frame(self) -> bytes:
         """Encode the request again."""
+        return encode_envelope(self.envelope) + self.tail(self._body())
+
+    def _body(self) -> bytes:
+        if self.request == compact.NAME:
+            return compact.write(self.body)
         buffer = io.BytesIO()
         cast("Any", entity_writer(ENTITIES[self.request]))(buffer, self.body)
-        return encode_envelope(self.envelope) + self.tail(buffer.getvalue())
+        return buffer.getvalue()
 
 
 def _with(message: Any, path: list[str], value: Any) -> Any:

@@ -17,6 +17,7 @@ from kio.schema.end_quorum_epoch.v1 import request as end
 from kio.schema.fetch.v17 import request as fetch
 from kio.static.primitive import i32Timedelta
 
+from proofkit.badrequests import compact
 from proofkit.badrequests.draft import REQUESTS
 from proofkit.badrequests.head import of_any_request
 from proofkit.badrequests.spoil import (
@@ -272,7 +273,8 @@ _OF_ONE: tuple[Callable[[], Iterator[Wrong]], ...] = (
 def wrong_requests() -> tuple[Wrong, ...]:
     """Return the whole table, request by request."""
     wrong: list[Wrong] = []
-    for request, special in zip(REQUESTS, _OF_ONE, strict=True):
+    of_kafka = [request for request in REQUESTS if request != compact.NAME]
+    for request, special in zip(of_kafka, _OF_ONE, strict=True):
         wrong += of_any_request(request)
         wrong += special()
-    return tuple(wrong)
+    return (*wrong, *compact.rows())

@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from proofkit.badrequests.draft import Draft
 from raftnode.core.types import NodeId, ReplicaKey
+
+if TYPE_CHECKING:
+    from proofkit.badrequests.draft import Draft
 
 CUT_OFF = "cut off"
 """The node closes the connection: it cannot find the next frame after such bytes."""
@@ -22,7 +24,7 @@ LONG = "x" * 255
 """As long as our own frame has room for."""
 STRANGER = ReplicaKey(NodeId(77), uuid.UUID(int=77))
 
-TO_LEADER = frozenset({"Fetch", "FetchSnapshot"})
+TO_LEADER = frozenset({"Fetch", "FetchSnapshot", "CompactFetch"})
 """These go to a leader, from who observes it; the others to a follower, from its leader."""
 
 

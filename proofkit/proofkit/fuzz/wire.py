@@ -34,6 +34,7 @@ from raftnode.transport.hello import (
     encode_hello,
     encode_refusal,
 )
+from raftnode.wire import compact_fetch
 from raftnode.wire.codec import Codec, ErrorFrame, Frame, RequestFrame, ResponseFrame
 from raftnode.wire.envelope import Envelope, decode_envelope, encode_envelope
 
@@ -91,16 +92,37 @@ RESPONSES = (
         7,
     ),
 )
+
+
+def _forms(message: object) -> tuple[bool, ...]:
+    """A Fetch and its answer have two forms, the compact one and Kafka's."""
+    return (True, False) if isinstance(message, FetchRequest | FetchResponse) else (True,)
+
+
 FRAMES = (
     *(
         CODEC.encode_request(
-            request, source=A, target=B, cluster_id=CLUSTER, correlation_id=7 + number
+            request,
+            source=A,
+            target=B,
+            cluster_id=CLUSTER,
+            correlation_id=7 + number,
+            compact=compact,
         )
         for number, request in enumerate(REQUESTS)
+        for compact in _forms(request)
     ),
     *(
-        CODEC.encode_response(response, source=A, target=B, cluster_id=CLUSTER, correlation_id=7)
+        CODEC.encode_response(
+            response,
+            source=A,
+            target=B,
+            cluster_id=CLUSTER,
+            correlation_id=7,
+            compact=compact,
+        )
         for response in RESPONSES
+        for compact in _forms(response)
     ),
 )
 
@@ -113,6 +135,7 @@ def frame(data: bytes) -> None:
 def check(frame: Frame) -> None:
     """Encode a decoded frame, and decode it again."""
     envelope = frame.envelope
+    compact = envelope.api_key == compact_fetch.API_KEY
     match frame:
         case RequestFrame(_, message):
             again = CODEC.encode_request(
@@ -121,6 +144,7 @@ def check(frame: Frame) -> None:
                 target=envelope.target,
                 cluster_id=envelope.cluster_id,
                 correlation_id=envelope.correlation_id,
+                compact=compact,
             )
             same(message, decoded(again))
         case ResponseFrame(_, message):
@@ -132,6 +156,7 @@ def check(frame: Frame) -> None:
                 target=envelope.target,
                 cluster_id=envelope.cluster_id,
                 correlation_id=envelope.correlation_id,
+                compact=compact,
             )
             same(message, decoded(again))
         case ErrorFrame():
@@ -156,6 +181,7 @@ def body(sample: Envelope) -> Target:
         53: "begin_quorum_epoch",
         54: "end_quorum_epoch",
         59: "fetch_snapshot",
+        1001: "compact_fetch",
     }
     name = names[sample.api_key]
     seeds = tuple(

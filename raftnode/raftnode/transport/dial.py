@@ -20,6 +20,7 @@ from raftnode.errors import DecodeError
 from raftnode.transport.failure import Failure, FailureReason
 from raftnode.transport.gate import Gate
 from raftnode.transport.hello import (
+    COMPACT_FETCH_VERSION,
     Hello,
     Identity,
     Refusal,
@@ -56,6 +57,8 @@ class Dialled:
     endpoint: Endpoint
     own_cluster_id: str | None
     """The cluster that this end named in its hello."""
+    compact: bool = True
+    """The other end reads the compact form of Fetch."""
 
 
 def make_socket(address: tuple[Any, ...], *, unacknowledged_ms: int) -> socket.socket:
@@ -125,7 +128,8 @@ async def _greet(
     if refusal is not None:
         await opened.send_bytes(encode_refusal(refusal))
         raise _refused(endpoint, refusal, key)
-    return Dialled(opened, theirs.identity, endpoint, own.cluster_id)
+    compact = theirs.version_max >= COMPACT_FETCH_VERSION
+    return Dialled(opened, theirs.identity, endpoint, own.cluster_id, compact)
 
 
 def _refused(endpoint: Endpoint, refusal: Refusal, replica: ReplicaKey | None) -> DialError:

@@ -19,8 +19,11 @@ from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Endpoint, Epoch, Offset,
 from raftnode.errors import DecodeError
 
 VERSION_MIN = 1
-VERSION_MAX = 1
+VERSION_MAX = 2
 """The versions of hello and envelope together that this node speaks."""
+
+COMPACT_FETCH_VERSION = 2
+"""From this version on a node reads the compact form of Fetch."""
 
 HELLO_BYTES_MAX = 4096
 

@@ -293,6 +293,7 @@ class Link:
                 target=connection.dialled.peer.key,
                 cluster_id=own.cluster_id,
                 correlation_id=correlation_id,
+                compact=connection.dialled.compact,
             )
         except ValueError as error:
             failure = Failure(FailureReason.INVALID, str(error))

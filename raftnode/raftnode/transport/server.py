@@ -32,7 +32,7 @@ from raftnode.transport.hello import (
     refusal_of,
 )
 from raftnode.transport.outbox import Outbox
-from raftnode.wire import Envelope, MessageError, RequestFrame
+from raftnode.wire import Envelope, MessageError, RequestFrame, compact_fetch
 
 _log = structlog.get_logger(__name__)
 
@@ -299,6 +299,7 @@ class _Connection:
                 target=self._peer.key,
                 cluster_id=own.cluster_id,
                 correlation_id=correlation_id,
+                compact=request.api_key == compact_fetch.API_KEY,
             )
         except ValueError as error:
             self._refuse(request, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

@@ -5,7 +5,8 @@
   tagged extensions for what Kafka's message lacks.
 - body: Kafka's own message, written by `kio`, read by the bounded reader of `reader`; `kafka` has
   what all bodies share, and `fetch`, `fetch_snapshot`, `vote`, `begin_quorum_epoch` and
-  `end_quorum_epoch` have a message each.
+  `end_quorum_epoch` have a message each. `compact_fetch` is the Fetch that our nodes send each
+  other: a fixed layout of our own.
 - codec: whole frames, from and to the core's messages; errors: what a bad frame raises.
 
 Any bytes decode to a message or raise `DecodeError`; there is no third outcome.

@@ -30,6 +30,7 @@ from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.wire import (
     begin_quorum_epoch,
+    compact_fetch,
     end_quorum_epoch,
     fetch,
     fetch_snapshot,
@@ -92,6 +93,7 @@ _VERSIONS = {
     end_quorum_epoch.API_KEY: end_quorum_epoch.VERSION,
     fetch.API_KEY: fetch.VERSION,
     fetch_snapshot.API_KEY: fetch_snapshot.VERSION,
+    compact_fetch.API_KEY: compact_fetch.VERSION,
 }
 
 _REQUESTS: dict[int, Callable[[Envelope, Reader], Request]] = {
@@ -100,7 +102,11 @@ _REQUESTS: dict[int, Callable[[Envelope, Reader], Request]] = {
     end_quorum_epoch.API_KEY: end_quorum_epoch.decode_request,
     fetch.API_KEY: fetch.decode_request,
     fetch_snapshot.API_KEY: fetch_snapshot.decode_request,
+    compact_fetch.API_KEY: compact_fetch.decode_request,
 }
+
+_FETCHES = frozenset({fetch.API_KEY, compact_fetch.API_KEY})
+"""The two forms of Fetch, which alone may lack a cluster id (S5)."""
 
 _RESPONSES: dict[int, Callable[[Envelope, Reader], Response]] = {
     vote.API_KEY: vote.decode_response,
@@ -118,7 +124,10 @@ class Codec:
     ) -> None:
         self._decode_batches = decode_batches
         self.frame_bytes_max: Final = frame_bytes_max
-        self._responses = _RESPONSES | {fetch.API_KEY: self._decode_fetch_response}
+        self._responses = _RESPONSES | {
+            fetch.API_KEY: self._decode_fetch_response,
+            compact_fetch.API_KEY: self._decode_compact_fetch_response,
+        }
 
     def encode_request(
         self,
@@ -128,21 +137,23 @@ class Codec:
         target: ReplicaKey | None,
         cluster_id: str | None,
         correlation_id: int,
+        compact: bool = True,
     ) -> bytes:
         """Make a request's frame.
 
-        `target` may be None, and so may `cluster_id`, in a fetch only (S5).
+        `target` may be None, and so may `cluster_id`, in a fetch only (S5). `compact`: the
+        receiver reads the compact form of Fetch.
 
         Raises:
             ValueError: the request is not one that `source` may send to `target`,
                 or has a value that the frame cannot carry.
         """
-        key, sender, receiver = _route(request, source, target)
+        key, sender, receiver = _route(request, source, target, compact=compact)
         if sender != source or receiver != target:
             raise ValueError(f"{source} cannot send to {target} in place of {sender}: {request}")
-        if cluster_id is None and key != fetch.API_KEY:
+        if cluster_id is None and key not in _FETCHES:
             raise ValueError(f"{type(request).__name__} needs a cluster id")
-        body = _carried(lambda: _request_body(request, cluster_id))
+        body = _request_body(request, cluster_id, compact=compact)
         envelope = Envelope(
             api_key=key,
             api_version=_VERSIONS[key],
@@ -162,13 +173,16 @@ class Codec:
         target: ReplicaKey,
         cluster_id: str | None,
         correlation_id: int,
+        compact: bool = True,
     ) -> bytes:
         """Make a response's frame; `target` sent the request, which had `correlation_id`.
+
+        `compact`: the request was a Fetch of the compact form, which is answered in that form.
 
         Raises:
             ValueError: a value that the frame cannot carry, or too many bytes.
         """
-        key, body = _carried(lambda: _response_body(response))
+        key, body = _response_body(response, compact=compact)
         fetched = isinstance(response, FetchResponse | FetchSnapshotResponse)
         endpoint = response.leader_endpoint if fetched else None
         envelope = Envelope(
@@ -242,7 +256,7 @@ class Codec:
             response = self._responses[envelope.api_key](envelope, reader)
             reader.finish()
             return ResponseFrame(envelope, response)
-        if envelope.cluster_id is None and envelope.api_key != fetch.API_KEY:
+        if envelope.cluster_id is None and envelope.api_key not in _FETCHES:
             raise DecodeError("a request between voters without a cluster id")
         request = _REQUESTS[envelope.api_key](envelope, reader)
         reader.finish()
@@ -250,6 +264,9 @@ class Codec:
 
     def _decode_fetch_response(self, envelope: Envelope, reader: Reader) -> FetchResponse:
         return fetch.decode_response(envelope, reader, self._decode_batches)
+
+    def _decode_compact_fetch_response(self, envelope: Envelope, reader: Reader) -> FetchResponse:
+        return compact_fetch.decode_response(envelope, reader, self._decode_batches)
 
     def _frame(self, envelope: Envelope, body: bytes) -> bytes:
         frame = encode_envelope(envelope) + body
@@ -267,12 +284,13 @@ def _decode_error(envelope: Envelope) -> ErrorFrame:
 
 
 def _route(
-    request: Request, source: ReplicaKey, target: ReplicaKey | None
+    request: Request, source: ReplicaKey, target: ReplicaKey | None, *, compact: bool
 ) -> tuple[int, ReplicaKey, ReplicaKey | None]:
     """Api key, sender and receiver by the request's own fields."""
     match request:
         case FetchRequest():
-            return fetch.API_KEY, request.replica, target
+            key = compact_fetch.API_KEY if compact else fetch.API_KEY
+            return key, request.replica, target
         case FetchSnapshotRequest():
             return fetch_snapshot.API_KEY, request.replica, target
         case VoteRequest():
@@ -285,7 +303,13 @@ def _route(
             assert_never(request)
 
 
-def _request_body(request: Request, cluster_id: str | None) -> kafka.Body:
+def _request_body(request: Request, cluster_id: str | None, *, compact: bool) -> kafka.Body:
+    if compact and isinstance(request, FetchRequest):
+        return kafka.Body(compact_fetch.encode_request(request))
+    return _carried(lambda: _kafka_request(request, cluster_id))
+
+
+def _kafka_request(request: Request, cluster_id: str | None) -> kafka.Body:
     match request:
         case FetchRequest():
             return fetch.encode_request(request, cluster_id)
@@ -301,7 +325,13 @@ def _request_body(request: Request, cluster_id: str | None) -> kafka.Body:
             assert_never(request)
 
 
-def _response_body(response: Response) -> tuple[int, kafka.Body]:
+def _response_body(response: Response, *, compact: bool) -> tuple[int, kafka.Body]:
+    if compact and isinstance(response, FetchResponse):
+        return compact_fetch.API_KEY, kafka.Body(compact_fetch.encode_response(response))
+    return _carried(lambda: _kafka_response(response))
+
+
+def _kafka_response(response: Response) -> tuple[int, kafka.Body]:
     match response:
         case FetchResponse():
             return fetch.API_KEY, fetch.encode_response(response)

@@ -118,11 +118,18 @@ def read_optional_cluster_id(extensions: Mapping[int, bytes], tag: int) -> str |
         DecodeError: it is not one.
     """
     raw = extensions.get(tag)
-    if raw is None:
-        return None
+    return None if raw is None else checked_cluster_id(raw)
+
+
+def checked_cluster_id(raw: bytes) -> str:
+    """Check the bytes of a cluster id.
+
+    Raises:
+        DecodeError: it is not one.
+    """
     if _CLUSTER_ID.fullmatch(raw) is None:
-        raise DecodeError(f"not a cluster id: {bytes(raw[:80])!r}")
-    return bytes(raw).decode()
+        raise DecodeError(f"not a cluster id: {raw[:80]!r}")
+    return raw.decode()
 
 
 def read_optional_endpoint(extensions: Mapping[int, bytes], tag: int) -> Endpoint | None:

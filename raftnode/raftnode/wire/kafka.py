@@ -39,7 +39,8 @@ CODES_WITHOUT_NUMBER = {
 }
 """Our own codes and the codes that the body has in their place; the extension has ours."""
 
-_CODES = frozenset(int(code) for code in ErrorCode)
+CODES = frozenset(int(code) for code in ErrorCode)
+"""Every error code that this version knows."""
 
 E = TypeVar("E", bound=Entity)
 
@@ -83,9 +84,9 @@ def decode_error(envelope: Envelope, *codes: int) -> ErrorCode:
     A code that this version does not know is UNKNOWN_SERVER_ERROR: never success.
     """
     number = ext.read_int16(envelope.extensions, ext.ERROR_CODE)
-    if number is None or (number not in _CODES and any(codes)):
+    if number is None or (number not in CODES and any(codes)):
         number = next((code for code in codes if code), 0)
-    return ErrorCode(number) if number in _CODES else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode(number) if number in CODES else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def read_topic(reader: Reader) -> None:

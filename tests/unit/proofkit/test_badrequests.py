@@ -46,13 +46,19 @@ GOOD: dict[str, Request] = {
     ),
     "FetchSnapshot": FetchSnapshotRequest(EPOCH, PEER, LAST, 9, 9, 1, HERE),
 }
+GOOD["CompactFetch"] = GOOD["Fetch"]
 """Nothing of them is left at its default, so that every field is in the frame."""
 
 
 def drafted(request: str) -> Draft:
     codec = Codec(decode_batches=decode_batches)
     frame = codec.encode_request(
-        GOOD[request], source=PEER, target=OWN, cluster_id="Cluster", correlation_id=1
+        GOOD[request],
+        source=PEER,
+        target=OWN,
+        cluster_id="Cluster",
+        correlation_id=1,
+        compact=request == "CompactFetch",
     )
     return Draft.of(request, frame)
 

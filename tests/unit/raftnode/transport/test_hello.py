@@ -135,7 +135,7 @@ def test_changed_byte_decodes_or_is_refused(place: int, value: int) -> None:
     [
         ({}, None),
         ({"version_min": 1, "version_max": 5}, None),
-        ({"version_min": 2, "version_max": 5}, RefusalReason.UNSUPPORTED_VERSION),
+        ({"version_min": 3, "version_max": 5}, RefusalReason.UNSUPPORTED_VERSION),
         ({"identity": Identity(B, "c", 1)}, RefusalReason.OWN_KEY),
         ({"identity": Identity(A, "other", 1)}, RefusalReason.WRONG_CLUSTER),
         ({"identity": Identity(A, None, 1)}, None),

@@ -6,8 +6,9 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
-from aiohttp import ClientConnectionResetError
+from aiohttp import ClientConnectionResetError, web
 
+from raftnode.api.server import ApiServer
 from raftnode.core.messages import VoteRequest
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
 from raftnode.logformat.batch import decode_batches
@@ -15,7 +16,11 @@ from raftnode.runtime.process.tasks import Tasks
 from raftnode.transport import AddressBook, FailureReason, Identity, link
 from raftnode.transport.context import PeerContext
 from raftnode.transport.dial import Dialled
+from raftnode.transport.hello import Hello, encode_hello
 from raftnode.wire import Codec
+from raftnode.wire.envelope import decode_envelope
+
+from .conftest import CLUSTER, LONG_MS, fetch
 
 OWN, PEER = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2))
 VOTE = VoteRequest(Epoch(1), OWN, PEER, LogPosition(Epoch(-1), Offset(0)), False)
@@ -76,3 +81,33 @@ async def test_a_ping_that_cannot_be_answered_ends_the_connection_only(monkeypat
     await made.close()
     await tasks.cancel_all()
     assert faults == []
+
+
+@pytest.mark.rule("S28")
+@pytest.mark.without("transport.dial:_greet", "theirs.version_max >= COMPACT_FETCH_VERSION", "True")
+async def test_a_peer_of_an_earlier_program_gets_kafkas_fetch(replica, session_network) -> None:
+    got: asyncio.Queue[int] = asyncio.Queue()
+
+    async def answer(request: web.Request) -> web.WebSocketResponse:
+        ws = web.WebSocketResponse()
+        await ws.prepare(request)
+        await ws.receive_bytes()
+        hello = Hello(Identity(PEER, CLUSTER, 1), version_max=versions[0])
+        await ws.send_bytes(encode_hello(hello))
+        got.put_nowait(decode_envelope(await ws.receive_bytes())[0].api_key)
+        return ws
+
+    app = web.Application()
+    app.router.add_get("/v1/peer", answer)
+    listener = ApiServer(app, shutdown_grace_ms=100)
+    endpoint = await listener.start(Endpoint(session_network.host(1), 0))
+    versions = [1]
+    try:
+        for node_id, versions[0], api_key in ((8, 1, 1), (9, 2, 1001), (10, 9, 1001)):
+            me = replica(node_id)
+            me.addresses.learn_hello(PEER, endpoint)
+            me.pool.send(PEER, fetch(me.key, 5), LONG_MS)
+            async with asyncio.timeout(60):
+                assert await got.get() == api_key
+    finally:
+        await listener.stop()

@@ -35,13 +35,14 @@ class Stranger:
         await self.ws.send_bytes(encode_hello(hello))
         return decode_hello(await self.ws.receive_bytes())
 
-    def frame(self, token: int = 0, **changes) -> bytes:
+    def frame(self, token: int = 0, *, compact: bool = True, **changes) -> bytes:
         raw = self.me.codec.encode_request(
             fetch(self.me.key, token),
             source=self.me.key,
             target=self.to.key,
             cluster_id=CLUSTER,
             correlation_id=token,
+            compact=compact,
         )
         envelope, body = decode_envelope(raw)
         return encode_envelope(replace(envelope, **changes)) + bytes(body)
@@ -92,7 +93,7 @@ async def test_welcome_hello_is_answered_with_the_servers_identity(stranger) -> 
         (RefusalReason.WRONG_REPLICA, {"wants": "another"}),
         (RefusalReason.WRONG_CLUSTER, {"identity": "other cluster"}),
         (RefusalReason.OWN_KEY, {"identity": "own"}),
-        (RefusalReason.UNSUPPORTED_VERSION, {"version_min": 2, "version_max": 9}),
+        (RefusalReason.UNSUPPORTED_VERSION, {"version_min": 3, "version_max": 9}),
     ],
 )
 async def test_unwelcome_hello_is_refused_by_name_and_closed(stranger, reason, changes) -> None:
@@ -173,6 +174,21 @@ async def test_unknown_api_is_answered_with_unsupported_version(stranger) -> Non
         assert isinstance(answer, ErrorFrame)
         assert answer.error is ErrorCode.UNSUPPORTED_VERSION
         assert answer.envelope.correlation_id == 4
+
+
+@pytest.mark.rule("S28")
+@pytest.mark.without(
+    "transport.server:_Connection._respond", "request.api_key == compact_fetch.API_KEY", "True"
+)
+async def test_a_fetch_is_answered_in_the_form_in_which_it_was_asked(stranger) -> None:
+    """A peer of an earlier program reads Kafka's form only."""
+    stranger.to.echo()
+    await stranger.greet(version_max=1)
+    for token, compact, api_key in ((4, False, 1), (5, True, 1001)):
+        answer = await stranger.ask(stranger.frame(token, compact=compact))
+        assert isinstance(answer, ResponseFrame)
+        assert answer.envelope.api_key == api_key
+        assert answer.message.round_token == token
 
 
 async def test_truncated_body_is_an_error_reply(stranger) -> None:

@@ -157,17 +157,29 @@ def sender_of(request: Request) -> ReplicaKey:
             return request.replica
 
 
-def request_bytes(request: Request, cluster_id: str | None = CLUSTER) -> bytes:
+def request_bytes(
+    request: Request, cluster_id: str | None = CLUSTER, *, compact: bool = True
+) -> bytes:
     fetches = isinstance(request, FetchRequest | FetchSnapshotRequest)
     target = B if fetches else request.voter
     return CODEC.encode_request(
-        request, source=sender_of(request), target=target, cluster_id=cluster_id, correlation_id=7
+        request,
+        source=sender_of(request),
+        target=target,
+        cluster_id=cluster_id,
+        correlation_id=7,
+        compact=compact,
     )
 
 
-def response_bytes(response: Response) -> bytes:
+def response_bytes(response: Response, *, compact: bool = True) -> bytes:
     return CODEC.encode_response(
-        response, source=A, target=B, cluster_id=CLUSTER, correlation_id=2**32 - 1
+        response,
+        source=A,
+        target=B,
+        cluster_id=CLUSTER,
+        correlation_id=2**32 - 1,
+        compact=compact,
     )
 
 
@@ -212,6 +224,8 @@ PIECED = FetchSnapshotResponse(
     7,
 )
 SAMPLES = (
+    request_bytes(FETCH, compact=False),
+    response_bytes(FETCHED, compact=False),
     *(request_bytes(request) for request in (FETCH, VOTE, BEGIN, END, PIECE)),
     *(
         response_bytes(response)
@@ -227,10 +241,12 @@ SAMPLES = (
 
 
 @pytest.mark.rule("P1", "P5", "P6", "P12", "P16", "P20")
-@given(requests, cluster_ids)
-@settings(max_examples=400, deadline=None)
-def test_every_request_comes_back_as_it_was(request: Request, cluster_id: str) -> None:
-    frame = CODEC.decode(request_bytes(request, cluster_id))
+@given(requests, cluster_ids, st.booleans())
+@settings(max_examples=500, deadline=None)
+def test_every_request_comes_back_as_it_was(
+    request: Request, cluster_id: str, compact: bool
+) -> None:
+    frame = CODEC.decode(request_bytes(request, cluster_id, compact=compact))
     assert isinstance(frame, RequestFrame)
     assert frame.message == request
     assert frame.envelope.source == sender_of(request)
@@ -239,7 +255,7 @@ def test_every_request_comes_back_as_it_was(request: Request, cluster_id: str) -
 
 
 @pytest.mark.rule("P2", "P12", "P20")
-@given(responses)
+@given(responses, st.booleans())
 @example(
     FetchSnapshotResponse(
         ErrorCode.NONE,
@@ -247,11 +263,12 @@ def test_every_request_comes_back_as_it_was(request: Request, cluster_id: str) -
         ReplicaKey(NodeId(0), uuid.UUID(int=1)),
         LogPosition(Epoch(0), Offset(0)),
         0,
-    )
+    ),
+    True,
 )
-@settings(max_examples=400, deadline=None)
-def test_every_response_comes_back_as_it_was(response: Response) -> None:
-    frame = CODEC.decode(response_bytes(response))
+@settings(max_examples=500, deadline=None)
+def test_every_response_comes_back_as_it_was(response: Response, compact: bool) -> None:
+    frame = CODEC.decode(response_bytes(response, compact=compact))
     assert isinstance(frame, ResponseFrame)
     assert frame.message == response
     assert (frame.envelope.source, frame.envelope.target) == (A, B)
@@ -263,23 +280,29 @@ def test_every_response_comes_back_as_it_was(response: Response) -> None:
 
 @pytest.mark.rule("P56")
 @pytest.mark.without("wire.fetch:encode_request", "if request.raft_version_max:", "if False:")
+@pytest.mark.without("wire.compact_fetch:encode_request", "request.raft_version_max,", "0,")
 def test_a_fetch_carries_the_newest_version_that_its_program_knows() -> None:
-    frame = CODEC.decode(request_bytes(replace(FETCH, raft_version_max=2)))
-    assert isinstance(frame, RequestFrame)
-    assert isinstance(frame.message, FetchRequest)
-    assert frame.message.raft_version_max == 2
+    for compact in (True, False):
+        frame = CODEC.decode(request_bytes(replace(FETCH, raft_version_max=2), compact=compact))
+        assert isinstance(frame, RequestFrame)
+        assert isinstance(frame.message, FetchRequest)
+        assert frame.message.raft_version_max == 2
 
 
 @pytest.mark.rule("P20")
-def test_records_of_a_fetch_pass_through_byte_for_byte() -> None:
+@pytest.mark.parametrize("compact", [True, False])
+def test_records_of_a_fetch_pass_through_byte_for_byte(compact: bool) -> None:
     raw = b"".join(batch.data for batch in FETCHED.batches)
-    assert raw in response_bytes(FETCHED)
+    assert raw in response_bytes(FETCHED, compact=compact)
 
 
 @pytest.mark.rule("P4", "S5")
-def test_observers_first_fetch_may_lack_cluster_and_receiver() -> None:
+@pytest.mark.parametrize("compact", [True, False])
+def test_observers_first_fetch_may_lack_cluster_and_receiver(compact: bool) -> None:
     frame = CODEC.decode(
-        CODEC.encode_request(FETCH, source=A, target=None, cluster_id=None, correlation_id=0)
+        CODEC.encode_request(
+            FETCH, source=A, target=None, cluster_id=None, correlation_id=0, compact=compact
+        )
     )
     assert isinstance(frame, RequestFrame)
     assert frame.envelope.target is None
@@ -288,17 +311,21 @@ def test_observers_first_fetch_may_lack_cluster_and_receiver() -> None:
 
 
 @pytest.mark.rule("S5")
-def test_answer_to_a_blank_fetcher_names_the_cluster_that_it_is_to_join() -> None:
+@pytest.mark.parametrize("compact", [True, False])
+def test_answer_to_a_blank_fetcher_names_the_cluster_that_it_is_to_join(compact: bool) -> None:
     answer = replace(FETCHED, batches=(), join="some-cluster")
-    frame = CODEC.decode(response_bytes(answer))
+    frame = CODEC.decode(response_bytes(answer, compact=compact))
     assert isinstance(frame, ResponseFrame)
     assert frame.message == answer
 
 
 @pytest.mark.rule("S5")
 @pytest.mark.parametrize("cluster_id", ["", "a\nnode.id=5", "a=b", "x" * 65, ".."])
-def test_cluster_to_join_that_a_properties_file_would_misread_is_refused(cluster_id: str) -> None:
-    frame = response_bytes(replace(FETCHED, batches=(), join=cluster_id))
+@pytest.mark.parametrize("compact", [True, False])
+def test_cluster_to_join_that_a_properties_file_would_misread_is_refused(
+    cluster_id: str, compact: bool
+) -> None:
+    frame = response_bytes(replace(FETCHED, batches=(), join=cluster_id), compact=compact)
     with pytest.raises(DecodeError, match="not a cluster id"):
         CODEC.decode(frame)
 
@@ -307,7 +334,7 @@ def test_cluster_to_join_that_a_properties_file_would_misread_is_refused(cluster
 @pytest.mark.parametrize("request_", [VOTE, BEGIN, END, PIECE])
 @pytest.mark.without(
     "wire.codec:Codec.encode_request",
-    "if cluster_id is None and key != fetch.API_KEY:",
+    "if cluster_id is None and key not in _FETCHES:",
     "if False:",
 )
 def test_voters_requests_without_a_cluster_id_are_refused_on_both_sides(request_: Request) -> None:
@@ -330,7 +357,7 @@ def test_voters_requests_without_a_receiver_are_refused(request_: Request) -> No
 @pytest.mark.rule("S28")
 @pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END, PIECE])
 def test_sender_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
-    envelope, body = decode_envelope(request_bytes(request_))
+    envelope, body = decode_envelope(request_bytes(request_, compact=False))
     other = ReplicaKey(NodeId(9), uuid.UUID(int=9))
     with pytest.raises(MessageError):
         CODEC.decode(encode_envelope(replace(envelope, source=other)) + bytes(body))
@@ -358,7 +385,7 @@ def test_receiver_in_body_and_envelope_must_be_the_same(request_: Request) -> No
     "wire.kafka:check_cluster_id", "if cluster_id != envelope.cluster_id:", "if False:"
 )
 def test_cluster_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
-    envelope, body = decode_envelope(request_bytes(request_))
+    envelope, body = decode_envelope(request_bytes(request_, compact=False))
     with pytest.raises(MessageError, match="cluster"):
         CODEC.decode(encode_envelope(replace(envelope, cluster_id="other")) + bytes(body))
 
@@ -369,7 +396,7 @@ def test_cluster_in_body_and_envelope_must_be_the_same(request_: Request) -> Non
 )
 @pytest.mark.without("wire.kafka:check_leader", "if epoch != envelope.leader_epoch:", "if False:")
 def test_leader_in_body_and_envelope_must_be_the_same() -> None:
-    envelope, body = decode_envelope(response_bytes(FETCHED))
+    envelope, body = decode_envelope(response_bytes(FETCHED, compact=False))
     for changed in (
         replace(envelope, leader=B),
         replace(envelope, leader=None),
@@ -452,14 +479,22 @@ def test_frames_beyond_the_limit_are_refused_on_both_sides() -> None:
 
 
 def test_values_that_kafka_cannot_carry_are_refused_when_encoding() -> None:
-    with pytest.raises(ValueError, match="diverge"):
-        response_bytes(replace(FETCHED, diverging=LogPosition(Epoch(-1), Offset(-1))))
+    nowhere = LogPosition(Epoch(-1), Offset(-1))
+    for compact in (True, False):
+        with pytest.raises(ValueError, match="diverge"):
+            response_bytes(replace(FETCHED, diverging=nowhere), compact=compact)
+        with pytest.raises(ValueError, match="not a snapshot"):
+            response_bytes(replace(FETCHED, snapshot=nowhere), compact=compact)
+        with pytest.raises(ValueError, match="cannot carry"):
+            request_bytes(replace(FETCH, epoch=Epoch(2**31)), compact=compact)
+        with pytest.raises(ValueError, match=r"64-bit|cannot carry"):
+            request_bytes(replace(FETCH, round_token=2**63), compact=compact)
     with pytest.raises(ValueError, match="no directory id"):
-        request_bytes(replace(FETCH, replica=ReplicaKey(NodeId(1), uuid.UUID(int=0))))
-    with pytest.raises(ValueError, match="64-bit"):
-        request_bytes(replace(FETCH, round_token=2**63))
+        request_bytes(
+            replace(FETCH, replica=ReplicaKey(NodeId(1), uuid.UUID(int=0))), compact=False
+        )
     with pytest.raises(ValueError, match="cannot carry"):
-        request_bytes(replace(FETCH, epoch=Epoch(2**31)))
+        response_bytes(replace(FETCHED, high_watermark=Offset(2**63)))
 
 
 def test_damaged_records_are_the_batch_decoders_error() -> None:

@@ -50,14 +50,18 @@ def kafka_reads(entity_type, frame: bytes):
 def asked(entity_type, request):
     return kafka_reads(
         entity_type,
-        CODEC.encode_request(request, source=A, target=B, cluster_id="c", correlation_id=1),
+        CODEC.encode_request(
+            request, source=A, target=B, cluster_id="c", correlation_id=1, compact=False
+        ),
     )
 
 
 def answered(entity_type, response):
     return kafka_reads(
         entity_type,
-        CODEC.encode_response(response, source=B, target=A, cluster_id="c", correlation_id=1),
+        CODEC.encode_response(
+            response, source=B, target=A, cluster_id="c", correlation_id=1, compact=False
+        ),
     )
 
 

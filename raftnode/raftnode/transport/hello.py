@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -69,11 +69,12 @@ class Identity:
     line: tuple[str, ...] = ()
     log_end: Offset = FIRST_OFFSET
     epoch: Epoch = NO_EPOCH
+    start: Start = field(init=False, repr=False, compare=False)
+    """The replica's present start of its storage; asked for at each frame."""
 
-    @property
-    def start(self) -> Start:
-        """The replica's present start of its storage."""
-        return Start(self.incarnation, self.line, self.log_end, self.epoch)
+    def __post_init__(self) -> None:
+        start = Start(self.incarnation, self.line, self.log_end, self.epoch)
+        object.__setattr__(self, "start", start)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from raftnode.core.replica import Replica
-from raftnode.core.types import VoterSet
+from raftnode.core.types import Endpoint, VoterSet
 from raftnode.errors import StorageStaleError
 from raftnode.hosts import HostsFile
 from raftnode.logformat.batch import decode_batches
@@ -101,23 +102,29 @@ def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
 
 
 def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
-    """This replica's identity for each hello, with the end of the log at the start."""
+    """This replica's identity for each hello, with the end of the log at the start.
+
+    Every frame asks for it, so it is made again only once something in it has changed.
+    """
     directory, replica = base.directory, base.core.replica
     start_epoch, start_end = replica.epoch, base.log.end_offset
 
-    def identity() -> Identity:
+    @lru_cache(maxsize=1)
+    def identity(
+        cluster_id: str | None, incarnation: int, line: tuple[str, ...], *endpoints: Endpoint | None
+    ) -> Identity:
+        peer, api = endpoints
         return Identity(
-            directory.key,
-            replica.cluster_id,
-            directory.incarnation,
-            service.peer_endpoint,
-            service.api_endpoint,
-            directory.line,
-            start_end,
-            start_epoch,
+            directory.key, cluster_id, incarnation, peer, api, line, start_end, start_epoch
         )
 
-    return identity
+    return lambda: identity(
+        replica.cluster_id,
+        directory.incarnation,
+        directory.line,
+        service.peer_endpoint,
+        service.api_endpoint,
+    )
 
 
 def connect(

@@ -241,3 +241,56 @@ def test_delayed_announcement_brings_no_replica_back_that_is_gone():
     book.pending.append(delayed)
     book.settle()
     assert observers(book, "1") == {}
+
+
+def removed_but_not_committed() -> Playbook:
+    """Leader 2 has appended the removal of 3, which only 2 has; 3's storage is blank again."""
+    book = Playbook(CONFIG)
+    book.blank("3")
+    saved = book["3"].saved()
+    book.latch("1", "2", "3")
+    book.impatient("1")
+    book.settle()
+    book.append("1", b"acknowledged by 3")
+    book.settle()
+    book.crash("3")
+    book.transfer("1", "2")
+    book.run(1000)
+    book.remove("2", "3")
+    book.isolate("1")
+    assert book.voters("2") == "{1,2}"
+    book.put_back("3", saved)
+    book.restart("3")
+    book.run(600)
+    return book
+
+
+@pytest.mark.without(
+    "core.membership.discovery:handle_announcement",
+    "not replica.may_be_voter(source)",
+    "source not in replica.log.voters",
+)
+@pytest.mark.parametrize("asked_by", ["add", "reassign"])
+def test_voter_whose_removal_may_be_reverted_does_not_join_without_its_promises(asked_by: str):
+    """The next leader may lack the removal, and then counts votes that 3 has forgotten."""
+    book = removed_but_not_committed()
+    if asked_by == "add":
+        book.add("2", "3")
+    else:
+        book.reassign("2", "1", "2", "3")
+    book.run(1200)
+    assert book["2"].role == "leader"
+    assert untouched(book, "3")
+    assert seen(book, "2", "3") is None
+
+
+def test_voter_that_was_removed_for_good_joins_again_on_a_blank_storage():
+    book = removed_but_not_committed()
+    book.heal()
+    book.run(2000)
+    [leader] = book.leaders
+    assert book.voters(leader) == "{1,2}"
+    book.add(leader, "3", within_ms=10_000)
+    book.run(10_000)
+    assert book.voters(leader) == "{1,2,3}"
+    assert b"acknowledged by 3" in book["3"].records

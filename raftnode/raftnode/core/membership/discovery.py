@@ -25,10 +25,11 @@ def handle_announcement(
 
     A voter is never blank: a Fetch that says so is delayed from before its formation, or its
     storage was put back. It proves nothing about the voter, and the voter must not join twice.
+    Until its removal is committed, the next leader may still count its votes and acknowledgements.
     """
-    own = request.replica == source and source not in {replica.key, *replica.log.voters}
+    is_stranger = source != replica.key and not replica.may_be_voter(source)
     join = None
-    if own and _note(replica, role, source, request):
+    if request.replica == source and is_stranger and _note(replica, role, source, request):
         join = replica.cluster_id if epoch_rules.counts(replica, source) else None
     error = ErrorCode.INCONSISTENT_CLUSTER_ID if join is None else ErrorCode.NONE
     response = FetchResponse(error, replica.epoch, replica.key, replica.endpoint, join=join)

@@ -103,9 +103,9 @@ def test_p24_observers_are_served_and_do_not_count():
 
 @pytest.mark.rule("P24")
 @pytest.mark.without(
-    "core.replication.leadership:_forget_silent_observers",
-    "if len(observers) >= replica.config.observers_max:",
-    "if False:",
+    "core.replication.leadership:_longest_silent",
+    "if not observers or len(observers) < replica.config.observers_max:",
+    "if True:",
 )
 def test_p24_observers_beyond_the_limit_are_forgotten_longest_silent_first():
     book = Playbook.formed("1")

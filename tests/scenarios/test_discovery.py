@@ -7,6 +7,8 @@ the promises of a voter whose storage was put back.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proofkit.playbook import Playbook, key_of
@@ -294,3 +296,55 @@ def test_voter_that_was_removed_for_good_joins_again_on_a_blank_storage():
     book.run(10_000)
     assert book.voters(leader) == "{1,2,3}"
     assert b"acknowledged by 3" in book["3"].records
+
+
+def crowd(book: Playbook, *names: str) -> None:
+    for name in names:
+        book.blank(name)
+        book.run(CONFIG.announce_interval_ms // 4)
+
+
+@pytest.mark.without(
+    "core.membership.discovery:_note",
+    "if not leadership.has_room_to_list(replica, role, source):",
+    "if False:",
+)
+def test_announcement_displaces_no_observer_that_fetches():
+    """Its waiting Fetch would get no answer, and its catch-up would begin again."""
+    config = replace(CONFIG, observers_max=3)
+    book = Playbook.formed("1", "2", "3", config=config)
+    for name in ("4", "5", "6"):
+        book.observer(name)
+    book.run(1000)
+    role = book["1"].replica.role
+    assert isinstance(role, Leader)
+    before = {name: role.progress[key_of(name)] for name in ("4", "5", "6")}
+    crowd(book, "7", "8")
+    book.run(3000)
+    for name, progress in before.items():
+        assert role.progress.get(key_of(name)) is progress
+    assert seen(book, "1", "7") is None
+    book.crash("5")
+    book.run(CONFIG.fetch_timeout_ms + 2 * CONFIG.announce_interval_ms)
+    assert len(role.progress) == 2 + config.observers_max
+    assert {"4", "6"} <= {str(key.node_id) for key in role.progress}
+
+
+@pytest.mark.without(
+    "core.replication.leadership:_longest_silent",
+    "progress.fenced or epoch_rules.counts(replica, key)",
+    "progress.fenced or key in replica.log.voters",
+)
+def test_replica_that_is_to_be_added_is_not_displaced_by_others():
+    config = replace(CONFIG, observers_max=3)
+    book = Playbook.formed("1", "2", "3", config=config)
+    crowd(book, "4", "5", "6")
+    role = book["1"].replica.role
+    assert isinstance(role, Leader)
+    book.isolate("4")  # its next announcement is late
+    book.add("1", "4", within_ms=20_000)
+    crowd(book, "7", "8", "9")
+    assert key_of("4") in role.progress
+    book.heal()
+    book.run(5000)
+    assert key_of("4") in book["1"].replica.log.voters

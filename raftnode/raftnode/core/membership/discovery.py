@@ -37,7 +37,9 @@ def handle_announcement(
 
 
 def _note(replica: Replica, role: Leader, source: ReplicaKey, request: FetchRequest) -> bool:
-    """Note an announcement; False: a later message of the replica has come already."""
+    """Note an announcement; False: there is no room, or a later message has come already."""
+    if not leadership.has_room_to_list(replica, role, source):
+        return False
     progress = leadership.progress_of(replica, role, source)
     if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:
         return False

@@ -191,16 +191,33 @@ def progress_of(replica: Replica, role: Leader, source: ReplicaKey) -> Progress:
     return role.progress[source]
 
 
+def has_room_to_list(replica: Replica, role: Leader, source: ReplicaKey) -> bool:
+    """Whether a blank replica can be listed without forgetting an observer that fetches."""
+    silent = None if source in role.progress else _longest_silent(replica, role)
+    within_ms = replica.config.fetch_timeout_ms
+    return silent is None or not role.progress[silent].is_fresh(replica.now_ms, within_ms)
+
+
 def _forget_silent_observers(replica: Replica, role: Leader) -> None:
+    silent = _longest_silent(replica, role)
+    if silent is not None:
+        del role.progress[silent]
+        role.parked.pop(silent, None)
+
+
+def _longest_silent(replica: Replica, role: Leader) -> ReplicaKey | None:
+    """The observer to forget before another is tracked; None: there is room.
+
+    Never a replica that the leader was asked to make a voter: its catch-up would begin again.
+    """
     observers = [
         key
         for key, progress in role.progress.items()
-        if key not in replica.log.voters and not progress.fenced
+        if not (progress.fenced or epoch_rules.counts(replica, key))
     ]
-    if len(observers) >= replica.config.observers_max:
-        silent = min(observers, key=lambda key: role.progress[key].last_fetch_ms or 0)
-        del role.progress[silent]
-        role.parked.pop(silent, None)
+    if not observers or len(observers) < replica.config.observers_max:
+        return None
+    return min(observers, key=lambda key: role.progress[key].last_fetch_ms or 0)
 
 
 def _is_fenced(

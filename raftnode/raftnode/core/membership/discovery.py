@@ -58,8 +58,8 @@ def take_answer(replica: Replica, role: Blank, source: ReplicaKey, response: Fet
     leader = response.leader
     if leader is not None and leader.node_id == replica.key.node_id:
         leader = None  # S1: the address of an earlier disk of this node leads back here
-    if leader not in {None, source, role.leader_hint}:
-        role.fetching.next_at_ms = replica.now_ms
+    if role.leader_hint is None and leader not in {None, source}:
+        role.fetching.next_at_ms = replica.now_ms  # replicas that name each other: at leisure
     role.leader_hint = leader
     if response.error == ErrorCode.NONE and response.join is not None and leader == source:
         _join(replica, response.join, source)

@@ -151,3 +151,20 @@ def test_hint_is_followed_at_once_and_forgotten_when_it_fails():
     assert sent.target == LEADER
     blank.core.handle(RequestFailed(LEADER, sent.request), blank.now_ms)
     assert blank.announce().target is None
+
+
+@pytest.mark.without(
+    "core.membership.discovery:take_answer", "role.leader_hint is None and ", ""
+)
+def test_replicas_that_name_each_other_as_the_leader_are_not_asked_without_a_pause():
+    """A storage that was put back may name a leader of long ago, which names the other."""
+    blank = Announcer()
+    request, asked, named = blank.announce().request, OTHER, LEADER
+    for _ in range(20):
+        response = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(7), named)
+        effects = blank.core.handle(ResponseReceived(asked, request, response), blank.now_ms)
+        sent = [effect for effect in effects if isinstance(effect, SendRequest)]
+        request = (sent or [blank.announce()])[0].request
+        asked, named = named, asked
+    assert blank.now_ms >= 18 * CONFIG.announce_interval_ms
+    assert blank.is_blank

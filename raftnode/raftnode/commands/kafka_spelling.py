@@ -125,18 +125,27 @@ def _arrange_options(words: Sequence[str], options: Options) -> Iterator[str]:
             yield word
             yield from rest
             return
-        long, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        spelling = _full(long, options)
-        yield f"{spelling}{equals}{value}"
+        name, separator, value = _split(word, options)
+        spelling = _full(name, options)
+        yield f"{spelling}{separator}{value}"
         spec = options.get(spelling)
         if spec is None or not spec.takes_value:
             continue
-        if not equals:
+        if not (separator or value):
             following = next(rest, None)
             if following is None:
                 return  # the parser says what is missing
             yield (value := following)
         _refuse_two_values(given, spec, spelling, value)
+
+
+def _split(word: str, options: Options) -> tuple[str, str, str]:
+    """An option, the equals sign and the value that are in one word, as `--a=1` and `-a1` have."""
+    if word.startswith("--"):
+        return word.partition("=")
+    short = options.get(word[:2])
+    has_value = word.startswith("-") and short is not None and short.takes_value
+    return (word[:2], "", word[2:]) if has_value else (word, "", "")
 
 
 def _full(spelling: str, options: Options) -> str:

@@ -41,7 +41,8 @@ def rank_of(replica: Replica, key: ReplicaKey) -> Rank:
     if replica.may_be_voter(key):
         return Rank.VOTER
     role = replica.role
-    fetches = isinstance(role, Leader) and key in role.progress
+    progress = role.progress.get(key) if isinstance(role, Leader) else None
+    fetches = progress is not None and progress.has_asked
     return Rank.OBSERVER if fetches else Rank.STRANGER
 
 

@@ -5,6 +5,8 @@ import uuid
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proofkit.playbook import Playbook, key_of
+from raftnode.core.config import CoreConfig
 from raftnode.core.events import RequestFailed, RequestReceived, ResponseReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -18,8 +20,9 @@ from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.peers import peer_messages as module
-from raftnode.runtime.peers.peer_messages import Peering
+from raftnode.runtime.peers.peer_messages import Peering, rank_of
 from raftnode.transport import AddressBook, Failure, FailureReason, Identity
+from raftnode.transport.connection_limits import Rank
 
 PEER = ReplicaKey(NodeId(2), uuid.UUID(int=22))
 VOTE = VoteRequest(Epoch(3), PEER, PEER, LogPosition(Epoch(1), Offset(5)), False)
@@ -184,3 +187,21 @@ def test_fetches_records_and_failures_are_counted(around):
     assert value("raftnode_fetched_records_total") == 5
     failures = "raftnode_peer_request_failures_total"
     assert value(failures, peer | {"reason": "timed_out"}) == 1
+
+
+@pytest.mark.rule("S5")
+@pytest.mark.without("runtime.peers.peer_messages:rank_of", "and progress.has_asked", "")
+def test_blank_replica_takes_no_connection_of_an_observer_that_fetches():
+    """Many of them may announce themselves at once; each ranks with the strangers."""
+    book = Playbook.formed("1", "2", "3", config=CoreConfig(announces_blank=True))
+    book.observer("4")
+    book.blank("5")
+    book.run(1000)
+    replica = book["1"].replica
+    ranks = {name: rank_of(replica, key_of(name)) for name in ("2", "4", "5", "6")}
+    assert ranks == {
+        "2": Rank.VOTER,
+        "4": Rank.OBSERVER,
+        "5": Rank.STRANGER,
+        "6": Rank.STRANGER,
+    }

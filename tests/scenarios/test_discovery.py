@@ -348,3 +348,85 @@ def test_replica_that_is_to_be_added_is_not_displaced_by_others():
     book.heal()
     book.run(5000)
     assert key_of("4") in book["1"].replica.log.voters
+
+
+def until_joined(book: Playbook, name: str) -> None:
+    """Deliver message by message until a blank replica has taken a cluster id."""
+    for _ in range(1000):
+        if book[name].replica.cluster_id is not None:
+            return
+        if not book.deliver(limit=1):
+            book.now_ms += CONFIG.announce_interval_ms // 4
+            for seat in list(book.seats.values()):
+                if seat.core is not None:
+                    book.give(seat.name, TimePassed())
+    raise AssertionError(f"{name} does not join")
+
+
+def asked_to_add_4() -> tuple[Playbook, int]:
+    book = formed()
+    book.blank("4")
+    book.run(1000)
+    return book, book.add("1", "4", within_ms=20_000)
+
+
+@pytest.mark.without(
+    "core.membership.voter_changes:abandon",
+    "if not change.request_ids and change.appended is None:",
+    "if False:",
+)
+def test_addition_that_is_abandoned_after_the_replica_joined_leaves_an_observer():
+    book, request = asked_to_add_4()
+    until_joined(book, "4")
+    book.abandon("1", request)
+    book.run(5000)
+    assert book.voters("1") == "{1,2,3}"
+    assert book["4"].role == "follower"
+    book.add("1", "4", within_ms=20_000)
+    book.run(5000)
+    assert book.voters("1") == "{1,2,3,4}"
+
+
+@pytest.mark.without(
+    "core.membership.discovery:_join",
+    "replica.become_unattached(replica.epoch, election_at_ms=first)",
+    "pass",
+)
+def test_replica_that_joined_follows_the_next_leader_if_the_one_that_asked_dies():
+    book, _ = asked_to_add_4()
+    until_joined(book, "4")
+    book.crash("1")
+    book.run(10_000)
+    [leader] = book.leaders
+    assert book["4"].role == "follower"
+    assert book.voters(leader) == "{1,2,3}"
+    book.add(leader, "4", within_ms=20_000)
+    book.run(8000)
+    assert book.voters(leader) == "{1,2,3,4}"
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["stored", "lost"])
+def test_replica_that_is_killed_as_it_joins_is_added_after_its_restart(stored: bool):
+    book, _ = asked_to_add_4()
+    saved = book["4"].saved()
+    until_joined(book, "4")
+    book.crash("4")
+    if not stored:
+        book.put_back("4", saved)  # killed before the cluster id was durable
+    assert (book["4"].disk.cluster_id is not None) == stored
+    book.run(500)
+    book.restart("4")
+    book.run(8000)
+    assert book.voters("1") == "{1,2,3,4}"
+
+
+@pytest.mark.without("core.raft:RaftCore._join", "if same and same_latch:", "if not same:")
+@pytest.mark.parametrize("same", [True, False], ids=["same", "other"])
+def test_operators_join_after_the_leaders_is_done_already_or_refused(same: bool):
+    book, _ = asked_to_add_4()
+    until_joined(book, "4")
+    cluster_id = CLUSTER_ID if same else "other"
+    request = book.ask("4", lambda request_id: ClusterJoined(request_id, cluster_id))
+    assert isinstance(book.answer(request), Refused) is not same
+    book.run(8000)
+    assert book.voters("1") == "{1,2,3,4}"

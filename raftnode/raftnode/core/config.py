@@ -50,6 +50,9 @@ class CoreConfig:
     announces_blank: bool = False
     """Whether a replica without a cluster announces itself to the leader by Fetches; the node does
     where it has bootstrap servers."""
+    announcements_max: int = 8
+    """How many Fetches a blank replica sends to one leader before it asks a bootstrap server again.
+    """
     observers_max: int = 64
     """How many observers the leader tracks; it forgets the longest silent observer first."""
 

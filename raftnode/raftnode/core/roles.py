@@ -59,6 +59,8 @@ class Blank:
     """
 
     leader_hint: ReplicaKey | None = None
+    announcements: int = 0
+    """How many Fetches it has sent to the leader of the hint since it last asked a server."""
     fetching: Fetching = field(default_factory=Fetching)
 
 

@@ -55,6 +55,8 @@ def fetch_if_due(replica: Replica) -> None:
     if not (_is_idle(replica, fetching) or _may_send_ahead(replica, fetching)):
         return
     target = _fetch_target(replica)
+    if isinstance(replica.role, Blank):
+        replica.role.announcements = replica.role.announcements + 1 if target else 0
     request = snapshot_fetch.next_piece(replica) or _next_fetch(replica)
     if isinstance(fetching.in_flight, FetchRequest):
         fetching.before.append(fetching.in_flight)
@@ -114,12 +116,11 @@ def _next_fetch(replica: Replica) -> FetchRequest:
 def _fetch_target(replica: Replica) -> ReplicaKey | None:
     """The leader; else any voter, else (None) any bootstrap server."""
     match replica.role:
-        case (
-            Follower(leader=leader)
-            | Prospective(leader_hint=ReplicaKey() as leader)
-            | Blank(leader_hint=ReplicaKey() as leader)
-        ):
+        case Follower(leader=leader) | Prospective(leader_hint=ReplicaKey() as leader):
             return leader
+        case Blank(leader_hint=leader, announcements=announcements):
+            # Its servers may lead to another cluster too, which is perhaps the one that wants it.
+            return leader if announcements < replica.config.announcements_max else None
         case _:
             others = [key for key in replica.log.voters if key.node_id != replica.key.node_id]
             # The recorded voters may all be gone: every third try asks a bootstrap server.
@@ -170,7 +171,8 @@ def handle_fetch_failure(replica: Replica, request: FetchRequest | FetchSnapshot
     if not isinstance(replica.role, Follower):
         wait = min(wait, config.fetch_timeout_ms // 10)  # each time another replica is asked
     fetching.next_at_ms = replica.now_ms + wait
-    if isinstance(replica.role, Prospective | Blank):
+    asked_server = isinstance(replica.role, Blank) and not replica.role.announcements
+    if isinstance(replica.role, Prospective | Blank) and not asked_server:
         replica.role.leader_hint = None
     if isinstance(replica.role, Blank):
         fetching.next_at_ms = replica.now_ms + config.announce_interval_ms

@@ -153,9 +153,7 @@ def test_hint_is_followed_at_once_and_forgotten_when_it_fails():
     assert blank.announce().target is None
 
 
-@pytest.mark.without(
-    "core.membership.discovery:take_answer", "role.leader_hint is None and ", ""
-)
+@pytest.mark.without("core.membership.discovery:take_answer", "role.leader_hint is None and ", "")
 def test_replicas_that_name_each_other_as_the_leader_are_not_asked_without_a_pause():
     """A storage that was put back may name a leader of long ago, which names the other."""
     blank = Announcer()
@@ -168,3 +166,41 @@ def test_replicas_that_name_each_other_as_the_leader_are_not_asked_without_a_pau
         asked, named = named, asked
     assert blank.now_ms >= 18 * CONFIG.announce_interval_ms
     assert blank.is_blank
+
+
+def asks_a_server() -> tuple[Announcer, SendRequest]:
+    """Announce a replica to a leader that does not want it, until it asks a server again."""
+    blank = Announcer()
+    blank.answer(LEADER)
+    for _ in range(CONFIG.announcements_max):
+        request = blank.announce()
+        assert request.target == LEADER
+        response = FetchResponse(NOT_WANTED, Epoch(7), LEADER)
+        blank.core.handle(ResponseReceived(LEADER, request.request, response), blank.now_ms)
+    request = blank.announce()
+    assert request.target is None
+    return blank, request
+
+
+@pytest.mark.without(
+    "core.replication.fetcher:_fetch_target",
+    "return leader if announcements < replica.config.announcements_max else None",
+    "return leader",
+)
+def test_leader_of_one_of_two_clusters_does_not_keep_it_from_the_other():
+    """Both are in its list of addresses, and the one that it meets last adds it."""
+    blank, request = asks_a_server()
+    response = FetchResponse(NOT_WANTED, Epoch(3), OTHER)
+    blank.core.handle(ResponseReceived(OTHER, request.request, response), blank.now_ms)
+    request = blank.announce()
+    assert request.target == OTHER
+    response = FetchResponse(ErrorCode.NONE, Epoch(3), OTHER, join="second")
+    blank.core.handle(ResponseReceived(OTHER, request.request, response), blank.now_ms)
+    assert blank.core.replica.cluster_id == "second"
+
+
+@pytest.mark.without("core.replication.fetcher:handle_fetch_failure", "and not asked_server", "")
+def test_server_that_does_not_answer_costs_it_no_leader():
+    blank, request = asks_a_server()
+    blank.core.handle(RequestFailed(None, request.request), blank.now_ms)
+    assert blank.announce().target == LEADER

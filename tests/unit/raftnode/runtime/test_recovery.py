@@ -37,6 +37,7 @@ OTHER_NAMES = {
     "log_retention_bytes": "keeps_every_record",
 }
 NO_SETTING = {
+    "announcements_max",
     "announces_blank",
     "fetch_max_bytes",
     "hand_over_again_ms",

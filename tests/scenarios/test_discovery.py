@@ -18,8 +18,8 @@ from raftnode.core.describe import ReplicaDescription
 from raftnode.core.effects import Refused
 from raftnode.core.events import ClusterJoined, LatchReceived, TimePassed
 from raftnode.core.roles import Leader
-from raftnode.core.state import Latch
-from raftnode.core.types import Voter, VoterSet
+from raftnode.core.state import Latch, QuorumState
+from raftnode.core.types import Epoch, Voter, VoterSet
 
 pytestmark = pytest.mark.rule("S5", "P53", "P55")
 
@@ -430,3 +430,37 @@ def test_operators_join_after_the_leaders_is_done_already_or_refused(same: bool)
     assert isinstance(book.answer(request), Refused) is not same
     book.run(8000)
     assert book.voters("1") == "{1,2,3,4}"
+
+
+@pytest.mark.without(
+    "core.membership.discovery:_note",
+    "if progress.has_asked or progress.fenced:",
+    "if progress.last_fetch_ms is not None or progress.fenced:",
+)
+def test_observer_of_a_higher_epoch_put_back_to_when_it_was_blank_is_not_blank_again():
+    """Its Fetch showed that it had stored a vote in that epoch, which the copy has forgotten."""
+    book = formed()
+    book.blank("4")
+    saved = book["4"].saved()
+    cluster_id = book["1"].disk.cluster_id
+    assert cluster_id is not None
+    book.isolate("4")
+    book.ask("4", lambda request_id: ClusterJoined(request_id, cluster_id))
+    core = book["4"].core
+    assert core is not None
+    core.replica.persist(QuorumState(Epoch(9), None, key_of("2")))
+    book.heal()
+    book.run(1000)
+    before = seen(book, "1", "4")
+    assert before is not None
+    assert before.higher_epoch == 9
+    book.crash("4")
+    book.put_back("4", saved)
+    book.restart("4")
+    book.run(3000)
+    after = seen(book, "1", "4")
+    assert after is not None
+    assert not after.blank
+    book.add("1", "4", within_ms=3000)
+    book.run(1000)
+    assert untouched(book, "4")

@@ -43,7 +43,7 @@ def _note(replica: Replica, role: Leader, source: ReplicaKey, request: FetchRequ
     progress = leadership.progress_of(replica, role, source)
     if request.incarnation <= progress.incarnation and request.sequence <= progress.sequence:
         return False
-    if progress.last_fetch_ms is not None or progress.fenced:
+    if progress.has_asked or progress.fenced:
         return False  # it has fetched with a cluster id, which no storage ever loses
     progress.announced_ms = replica.now_ms
     progress.incarnation, progress.sequence = request.incarnation, request.sequence

@@ -7,6 +7,7 @@ only ways from role to role. It handles no message.
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from raftnode.core.config import CoreConfig
@@ -185,6 +186,14 @@ class Replica:
         self.halted = True
         self.emit(Halt(reason, message))
 
+    def halt_unlisted(self, source: str, unlisted: Collection[NodeId]) -> None:
+        """P52: at raft.version 1 the ids of the voters are those of the configuration."""
+        self.halt(
+            HaltReason.UNLISTED_VOTER_ID,
+            f"the {source} is at raft.version 1 and adds {sorted(unlisted)}, ids that are not "
+            "among the configured voters",
+        )
+
     # -- times ---------------------------------------------------------------------
 
     def election_deadline(self) -> int:
@@ -234,13 +243,8 @@ class Replica:
                 if self.log.raft_version == 1 and ids:
                     unlisted |= {key.node_id for key in self.log.voters} - ids
         if unlisted:
-            # P52: at raft.version 1 the ids of the voters are those of the configuration. The
-            # record is not stored: the next start goes on before it, and halts at it again.
-            self.halt(
-                HaltReason.UNLISTED_VOTER_ID,
-                f"the log is at raft.version 1 and adds {sorted(unlisted)}, ids that are not "
-                "among the configured voters",
-            )
+            # The record is not stored: the next start goes on before it, and halts at it again.
+            self.halt_unlisted("log", unlisted)
             return
         self.emit(AppendBatches(batches))
         if self.log.raft_version > RAFT_VERSION:

@@ -143,6 +143,11 @@ def verified(replica: Replica, event: SnapshotVerified) -> None:
             f"knows versions up to {RAFT_VERSION}: run a newer one",
         )
         return
+    known = {key.node_id for key in replica.log.committed_voters(replica.high_watermark).voters}
+    unlisted = {key.node_id for key in head.voters} - known
+    if head.raft_version == 1 and known and unlisted:
+        replica.halt_unlisted("leader's snapshot", unlisted)
+        return
     before = replica.log.voter_record
     replica.log.install(head)
     replica.emit(InstallSnapshot(head))

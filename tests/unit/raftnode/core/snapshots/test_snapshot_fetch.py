@@ -40,7 +40,7 @@ from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower
 from raftnode.core.snapshots import snapshot_fetch
 from raftnode.core.snapshots.download import Download
-from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset
+from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset, Voter, VoterSet
 
 pytestmark = pytest.mark.rule("P22", "P25")
 
@@ -473,6 +473,38 @@ def test_the_end_over_a_newer_version_names_both(fetcher: Fetcher):
     [halt] = [one for one in fetcher.book.give("4", newer) if isinstance(one, Halt)]
     assert halt.reason is HaltReason.UNSUPPORTED_RAFT_VERSION
     assert "raft.version 3, but this program knows versions up to 2" in halt.message
+
+
+@pytest.mark.rule("P52")
+@pytest.mark.without(
+    "core.snapshots.snapshot_fetch:verified",
+    "if head.raft_version == 1 and known and unlisted:",
+    "if False:",
+)
+def test_snapshot_at_version_1_with_an_unlisted_id_is_not_put_in_place(fetcher: Fetcher):
+    """The record itself may be trimmed by the time that the replica starts again."""
+    event = verifying(fetcher)
+    voters = VoterSet.of(Voter(key_of(name)) for name in ("1", "2", "5"))
+    fetcher.replica.log.set_base(voters)
+    effects = fetcher.book.give("4", SnapshotVerified(replace(event.head, raft_version=1)))
+    halts = [effect for effect in effects if isinstance(effect, Halt)]
+    assert [halt.reason for halt in halts] == [HaltReason.UNLISTED_VOTER_ID]
+    assert "the leader's snapshot is at raft.version 1 and adds [3]" in halts[0].message
+    assert not [effect for effect in effects if isinstance(effect, InstallSnapshot)]
+    assert fetcher.replica.log.end == 0
+
+
+@pytest.mark.rule("P52")
+@pytest.mark.parametrize(
+    ("ids", "raft_version"), [("", 1), ("1 2 3", 1), ("1' 2 3 5", 1), ("1 2 5", 2)]
+)
+def test_snapshot_with_the_ids_that_its_version_allows_is_put_in_place(
+    fetcher: Fetcher, ids: str, raft_version: int
+):
+    event = verifying(fetcher)
+    fetcher.replica.log.set_base(VoterSet.of(Voter(key_of(name)) for name in ids.split()))
+    head = replace(event.head, raft_version=raft_version)
+    assert InstallSnapshot(head) in fetcher.book.give("4", SnapshotVerified(head))
 
 
 # -- one's own ---------------------------------------------------------------------------

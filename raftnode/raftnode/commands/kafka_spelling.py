@@ -33,6 +33,11 @@ LAST_WINS = frozenset({"bootstrap_server", "hosts_file", "timeout_ms"})
 
 HELP = frozenset({"-h", "--help"})
 
+DESCRIBE_WORDS = {"status": "--status", "replication": "--replication"}
+"""What may follow `--describe`; the status if nothing does."""
+
+DESCRIBE_FLAGS = frozenset({*DESCRIBE_WORDS.values(), "--json", "--help"})
+
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
@@ -79,13 +84,14 @@ def arrange(arguments: Sequence[str], commands: Mapping[str, Options]) -> list[s
     everything = {name: spec for options in commands.values() for name, spec in options.items()}
     place = _command_place(arguments, everything)
     if place is None:
-        return list(arguments)  # help
+        return ["--help"]
     word = arguments[place]
     others = [*arguments[:place], *arguments[place + 1 :]]
     command = FLAG_COMMANDS.get(word) or _command(word, commands)
-    arranged = list(_arrange_options(others, commands[command]))
-    if word == "--describe":
-        arranged = _describe_words(arranged)
+    flags = DESCRIBE_WORDS if word == "--describe" else {}
+    arranged = list(_arrange_options(others, commands[command], flags))
+    if flags and not DESCRIBE_FLAGS.intersection(arranged):
+        arranged.insert(0, "--status")
     return [command, *arranged]
 
 
@@ -98,11 +104,11 @@ def _command_place(arguments: Sequence[str], options: Options) -> int | None:
             return None
         if word in FLAG_COMMANDS or not word.startswith("-"):
             return place
-        spelling, equals, _ = word.partition("=")
+        spelling, equals, value = _split(word, options)
         spec = options.get(_full(spelling, options))
         if spec is None:
             raise ValueError(f"no such option before the command: {spelling}")
-        place += 2 if spec.takes_value and not equals else 1
+        place += 2 if spec.takes_value and not (equals or value) else 1
     raise ValueError("no command given; expected describe, add-voter, remove-voter or another")
 
 
@@ -117,10 +123,14 @@ def _command(word: str, commands: Mapping[str, Options]) -> str:
     return names.get(word) or fitting.pop()
 
 
-def _arrange_options(words: Sequence[str], options: Options) -> Iterator[str]:
+def _arrange_options(
+    words: Sequence[str], options: Options, flags: Mapping[str, str]
+) -> Iterator[str]:
+    """Give each option its full name; a word that stands for a flag is that flag, if no value."""
     given: dict[str, tuple[str, str]] = {}
     rest = iter(words)
-    for word in rest:
+    for original in rest:
+        word = "--help" if original in HELP else flags.get(original, original)
         if word == "--":
             yield word
             yield from rest
@@ -167,13 +177,6 @@ def _refuse_two_values(
             raise ValueError(f"{spelling}: not allowed with {before[0]}")
     elif before[1] != value:
         raise ValueError(f"{spelling} is given twice: {before[1]} and {value}; give it once")
-
-
-def _describe_words(words: Sequence[str]) -> list[str]:
-    """`--describe [status|replication]`, the status by default."""
-    arranged = [f"--{word}" if word in {"status", "replication"} else word for word in words]
-    asked = {"--status", "--replication", "--json", *HELP}
-    return arranged if asked.intersection(arranged) else ["--status", *arranged]
 
 
 def kafka_group(text: str) -> typer.Typer:

@@ -53,6 +53,7 @@ ReplicaId = Annotated[
         "--controller-id",
         "-i",
         min=0,
+        max=2**31 - 1,
         help="The replica's node id.",
     ),
 ]

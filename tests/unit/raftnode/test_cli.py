@@ -202,6 +202,9 @@ def test_replication_is_asked_for_in_any_order_of_words(node: Node, words: str):
         ("remove-voter -i1 -da --replica-uuid=b", "--replica-uuid is given twice: a and b"),
         ("remove-controller -i 1", "--replica-uuid"),
         ("remove-voter -i", "-i"),
+        ("-i1 remove-voter -i2 -d x", "-i is given twice: 1 and 2"),
+        ("-i1 remove-voter -dx", "not a directory id: 'x'"),
+        ("remove-voter -d AAAAAAAAAAAAAAAAAAAAAQ -i 2147483648", "'--replica-id'"),
     ],
 )
 def test_words_that_mean_nothing_or_two_things_are_refused(words: str, says: str):
@@ -209,6 +212,28 @@ def test_words_that_mean_nothing_or_two_things_are_refused(words: str, says: str
     assert refused.exit_code == ExitCode.USAGE, refused.output
     assert says in refused.output
     assert refused.stdout == ""
+
+
+@pytest.mark.rule("P61")
+@pytest.mark.parametrize("words", ["-h", "--help", "describe -h", "--describe -h", "-h describe"])
+def test_help_is_asked_for_as_kafkas_tool_is(words: str):
+    shown = run("metadata-quorum", *words.split())
+    assert shown.exit_code == 0, shown.output
+    assert "Usage: " in shown.stdout
+    assert ("--human-readable" in shown.stdout) == (words in {"describe -h", "--describe -h"})
+
+
+@pytest.mark.rule("P61")
+@pytest.mark.without(
+    "commands.kafka_spelling:_arrange_options",
+    "yield (value := following)",
+    "yield (value := flags.get(following, following))",
+)
+def test_value_of_an_option_is_no_word_of_describe(node: Node):
+    words = ("--describe", "--hosts-file", "replication")
+    shown = run("metadata-quorum", *words, "--bootstrap-server", str(node.service.api_endpoint))
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith("ClusterId:")
 
 
 @pytest.mark.rule("P60")

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 from raftnode.core.replica import Replica
-from raftnode.core.roles import Candidate, Prospective
+from raftnode.core.roles import Candidate, Leader, Prospective
 from raftnode.core.types import Epoch
 from raftnode.runtime.metrics.node_metrics import NodeMetrics, NodeView
+from raftnode.runtime.process import clock
 from raftnode.runtime.writes.appends import Appends
 
 
@@ -48,14 +49,20 @@ class Gauges:
         return NodeView(self._replica, self._appends, self._version)
 
     def watch_elections(self) -> None:
-        """Measure from an election's start to a known leader; cheap, called after each turn."""
+        """Measure from an election's start to a known leader; cheap, called after each turn.
+
+        The only voter stands and wins within one turn.
+        """
         role, replica = self._replica.role, self._replica
+        if isinstance(role, Candidate | Leader) and replica.epoch != self._stood_epoch:
+            self._stood_epoch = replica.epoch
+            self._metrics.elections.inc()
+            if isinstance(role, Leader) and self._stood_at is None:
+                led_ms = max(clock.now_ms() - role.since_ms, 0)
+                self._stood_at = time.monotonic() - led_ms / 1000
         if isinstance(role, Prospective | Candidate):
             if self._stood_at is None:
                 self._stood_at = time.monotonic()
-            if isinstance(role, Candidate) and replica.epoch != self._stood_epoch:
-                self._stood_epoch = replica.epoch
-                self._metrics.elections.inc()
         elif self._stood_at is not None and replica.leader is not None:
             self._metrics.election_latency_seconds.observe(time.monotonic() - self._stood_at)
             self._stood_at = None

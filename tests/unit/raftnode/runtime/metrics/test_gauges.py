@@ -194,7 +194,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 @pytest.mark.without(ELECTIONS, "self._stood_at = None", "pass")
 @pytest.mark.without(ELECTIONS, "if self._stood_at is None:", "if True:")
 @pytest.mark.without(ELECTIONS, "and replica.leader is not None", "")
-@pytest.mark.without(ELECTIONS, "isinstance(role, Candidate) and replica", "replica")
+@pytest.mark.without(ELECTIONS, "isinstance(role, Candidate | Leader) and replica", "replica")
 @pytest.mark.without(ELECTIONS, "and replica.epoch != self._stood_epoch", "")
 def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry, clocks):
     replica = make(Unattached(0))
@@ -221,6 +221,34 @@ def test_an_election_is_measured_from_standing_to_knowing_the_leader(registry, c
     assert registry.get_sample_value(count) == 1
     assert registry.get_sample_value(took_s) == 4 * 0.25
     assert registry.get_sample_value(elections) == 1
+
+
+@pytest.mark.without(ELECTIONS, "Candidate | Leader", "Candidate")
+@pytest.mark.without(ELECTIONS, "led_ms / 1000", "0")
+@pytest.mark.without(ELECTIONS, "and self._stood_at is None", "")
+def test_election_that_ends_within_one_turn_is_measured_too(registry, clocks, monkeypatch):
+    """The only voter needs no other vote. The turn ends once its own vote is on disk."""
+    replica = make(Unattached(0), voters=(OWN,))
+    gauges = Gauges(NodeMetrics(registry), replica, Queue())
+    gauges.watch_elections()
+
+    def measured() -> tuple[object, ...]:
+        names = ("elections_total", "election_latency_seconds_count")
+        took_s = registry.get_sample_value("raftnode_election_latency_seconds_sum")
+        return *(registry.get_sample_value(f"raftnode_{name}") for name in names), took_s
+
+    monkeypatch.setattr(clock, "now_ms", lambda: 10_250)
+    replica.role = Leader(Epoch(5), 10_000)
+    for _ in range(2):
+        gauges.watch_elections()
+        assert measured() == (1, 1, 0.25)
+    replica.state = QuorumState(Epoch(6))
+    replica.role = Prospective(0, 0)
+    gauges.watch_elections()
+    clocks.sleep(4)
+    replica.role = Leader(Epoch(6), 10_000)
+    gauges.watch_elections()
+    assert measured() == (2, 2, 4.25)
 
 
 IDLE = "runtime.metrics.gauges:Gauges.measure_idle"

@@ -280,7 +280,7 @@ class Replica:
     def note_durable(self) -> None:
         """Note how far the own log is durable: at each event, and once a flush is reported."""
         log = self.log
-        if log.durable_end < self.own.acknowledged:
+        if log.durable_end < self.own.acknowledged or log.end < self.own.round_target:
             self.own = Progress()  # truncated since
         if log.durable_end >= log.end or log.durable_end > self.own.acknowledged:
             self.own.last_fetch_ms = self.now_ms

@@ -331,3 +331,20 @@ def test_each_truncation_has_a_number_of_its_own():
         seen.append(log.truncations)
     assert seen == sorted(set(seen))
     assert (log.end, log.last_epoch) == (0, NO_EPOCH)
+
+
+@pytest.mark.rule("S36")
+@pytest.mark.without("core.replica:Replica.note_durable", "or log.end < self.own.round_target", "")
+def test_own_catch_up_round_ends_where_the_truncated_log_has_an_end():
+    """Else the disk counts as behind until the log is as long as it was before."""
+    made = replica()
+    made.log.durable_end = Offset(1)
+    made.note_durable()
+    assert made.own.round_target == 3
+    made.log.truncate(Offset(2))
+    made.now_ms += 2 * made.config.election_timeout_ms
+    made.log.durable_end = Offset(2)
+    made.note_durable()
+    made.log.append(Batch(Offset(2), Offset(2), Epoch(1), b"x"))
+    made.note_durable()
+    assert made.has_caught_up_disk, "its disk has been behind for no time at all"

@@ -20,7 +20,11 @@ MANAGER = "kraftquorum-operator"
 LABEL_APP = "app.kubernetes.io/name"
 LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_NAMESPACE = "kubernetes.io/metadata.name"
+"""Set by Kubernetes on each namespace."""
 APP = "kraftquorum"
+OPERATOR_APP = "kraftquorum-operator"
+"""Value of `LABEL_APP` on the operator's pods, which the chart sets."""
 
 LABEL_OWNER_UID = f"{GROUP}/owner-uid"
 """On claims and the StatefulSet: UID of the resource that they were made for (S18)."""
@@ -29,8 +33,12 @@ LABEL_DEFAULTS = f"{GROUP}/defaults"
 """On the StatefulSet's claim template, which never changes, and so on claims: which defaults of
 the operator hold for the quorum that they were made with. Without it: none but the node's own."""
 
-DEFAULTS = "1"
-"""What quorums that are made now get: `resources/node_config.py`."""
+DEFAULTS = "2"
+"""What quorums that are made now get: the settings of `resources/node_config.py` and the policy of
+`resources/network_policy.py`."""
+
+DEFAULTS_WITH_POLICY = frozenset({"2"})
+"""Marks of quorums with a NetworkPolicy by default; those with the mark `1` are older than it."""
 
 LABEL_VOTER = f"{GROUP}/voter"
 """On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""

@@ -272,7 +272,13 @@ class Reconciler:
         memory.failure_reported_s = None
         if observed.observation.nodes:
             memory.last_answer_at = memory.observed_at
-        desired = compare(observed.owner, observed.spec, observed.observation, observed.live)
+        desired = compare(
+            observed.owner,
+            observed.spec,
+            observed.observation,
+            observed.live,
+            self.settings.installation,
+        )
         observation = memory.refusals.mark(desired.mark(observed.observation), now_ms)
         observation = judge(memory.lasting.mark(observation, now_ms))
         decision = decide(observed.spec, observation, now_ms)

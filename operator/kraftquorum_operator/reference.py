@@ -139,7 +139,8 @@ def settings_page() -> str:
     """Every setting."""
     rows: list[str] = []
     for name, field in Settings.model_fields.items():
-        default = "" if field.default_factory or field.default is None else f"`{field.default}`"
+        none = field.default_factory or field.default in (None, ())
+        default = "" if none else f"`{field.default}`"
         variable = f"KRAFTQUORUM_{name.upper()}"
         rows.append(f"| `{variable}` | {default} | {_cell(field.description or '')} |")
     return (

@@ -85,6 +85,12 @@ WATCHED: tuple[Right, ...] = (
         ("get", "create", "patch"),
         "keep evictions from taking a majority",
     ),
+    Right(
+        "networking.k8s.io",
+        "networkpolicies",
+        ("get", "create", "patch", "delete"),
+        "admit only nodes, the operator, clients and readers of metrics to the nodes",
+    ),
 )
 """In every watched namespace."""
 

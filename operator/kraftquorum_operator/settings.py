@@ -12,9 +12,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as UnparsedSettingsError
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import SettingsError
+from kraftquorum_operator.model.installation import NODE_USER_ID, Installation
+from kraftquorum_operator.model.network_policy import Peer
+from kraftquorum_operator.model.spec import OBJECT_NAME
 
 
 class Settings(BaseSettings):
@@ -31,6 +35,18 @@ class Settings(BaseSettings):
     """Namespaces to watch, separated by commas; unset or empty: all namespaces."""
     node_image: Annotated[str, Field(min_length=1, max_length=512)] = names.NODE_IMAGE
     """Image of the node for a quorum whose `spec.image` names none."""
+    node_image_pull_secrets: str | None = None
+    """Secrets for pulling the node's image, separated by commas, for a quorum whose
+    `spec.imagePullSecrets` names none. Each namespace with quorums needs its own."""
+    node_user: Literal["fixed", "assigned"] = "fixed"
+    """`fixed`: the nodes run as user and group 10001. `assigned`: their pods name no user and no
+    group, for clusters that assign them, such as OpenShift."""
+    pod_namespace: str | None = None
+    """Namespace of this operator's pods, which the network policies of quorums admit; unset: it
+    runs outside of the cluster."""
+    node_metrics_from: tuple[Peer, ...] = ()
+    """Readers of the metrics of all nodes, which the network policies of quorums admit: a JSON list
+    of peers as in a Kubernetes NetworkPolicy."""
     kubeconfig: str | None = None
     """Kubeconfig file; unset: the pod's service account, else the default file."""
     identity: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
@@ -98,6 +114,25 @@ class Settings(BaseSettings):
         """The namespaces to watch, each once; empty: all."""
         return tuple(dict.fromkeys(_split(self.namespace)))
 
+    @field_validator("node_image_pull_secrets")
+    @classmethod
+    def _are_names(cls, given: str | None) -> str | None:
+        for name in _split(given):
+            if re.fullmatch(OBJECT_NAME, name) is None:
+                msg = f"{name!r} is not the name of a Secret"
+                raise ValueError(msg)
+        return given
+
+    @property
+    def installation(self) -> Installation:
+        """What these settings decide for the objects of every quorum."""
+        return Installation(
+            namespace=self.pod_namespace or None,
+            metrics_from=self.node_metrics_from,
+            pull_secrets=tuple(dict.fromkeys(_split(self.node_image_pull_secrets))),
+            user_id=NODE_USER_ID if self.node_user == "fixed" else None,
+        )
+
     @property
     def lease_place(self) -> str:
         """Namespace of the Lease."""
@@ -120,6 +155,9 @@ def load_settings(**given: object) -> Settings:
             Settings().model_dump()
             | {key: value for key, value in given.items() if value is not None}
         )
+    except UnparsedSettingsError as error:
+        msg = f"{error}: KRAFTQUORUM_NODE_METRICS_FROM must be a JSON list"
+        raise SettingsError(msg) from error
     except ValidationError as error:
         first = error.errors()[0]
         name = "KRAFTQUORUM_" + "_".join(str(part) for part in first["loc"]).upper()

@@ -46,6 +46,7 @@ _RESOURCES = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     names.KIND: f"/apis/{names.API_VERSION}/namespaces/{{}}/{names.PLURAL}",
 }

@@ -8,6 +8,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.model.objects import Body, ObjectRef
+from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import now_utc, with_note
 from kraftquorum_operator.plan.actions import (
     ApplyObjects,
@@ -30,6 +31,8 @@ from kraftquorum_operator.resources.metadata import selector
 async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
     """Write missing, outdated and changed objects; of the StatefulSet only what may change.
 
+    It deletes an object that it has no body for.
+
     An object that cannot be written does not keep the operator from writing the others.
 
     Raises:
@@ -38,7 +41,10 @@ async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
     failed: list[KubeError] = []
     for ref in action.objects:
         try:
-            await _apply(tools.bodies[ref], tools)
+            if ref in tools.bodies:
+                await _apply(tools.bodies[ref], tools)
+            else:
+                await _remove(ref, tools)
         except KubeError as error:
             failed.append(error)
     if failed:
@@ -70,6 +76,13 @@ async def _apply(body: Body, tools: Tools) -> None:
             uid = budget["metadata"]["uid"]
             await tools.kube.patch("PodDisruptionBudget", namespace, name, uid=uid, change=change)
     await tools.kube.apply(body)
+
+
+async def _remove(ref: ObjectRef, tools: Tools) -> None:
+    """Delete an object of this resource, by the UID that it has now; keep another owner's."""
+    live = await tools.kube.get(ref.kind, tools.owner.namespace, ref.name)
+    if live is not None and belongs_to(tools.owner, live) is not False:
+        await _delete(ref.kind, ref.name, live["metadata"]["uid"], tools)
 
 
 async def create_statefulset(action: CreateStatefulSet, tools: Tools) -> str:

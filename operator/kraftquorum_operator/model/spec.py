@@ -13,10 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from kraftquorum_operator.model.config import config_schema, default_of
+from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
 
 Rule = dict[str, JsonValue]
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+
+
+OBJECT_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
 def rules(*entries: Rule) -> dict[str, JsonValue]:
@@ -140,6 +144,16 @@ class Resources(SpecModel):
     """The most that the container may use."""
 
 
+class PullSecret(SpecModel):
+    """A Secret of the quorum's namespace."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253, pattern=OBJECT_NAME)]
+    """Name of the Secret, of type `kubernetes.io/dockerconfigjson`."""
+
+
+PullSecrets = Annotated[tuple[PullSecret, ...], Field(max_length=16)]
+
+
 class QuorumSpec(SpecModel):
     """The wanted state of the quorum."""
 
@@ -197,5 +211,10 @@ class QuorumSpec(SpecModel):
     """What happens to the data when the resource is deleted."""
     resources: Resources = Resources()
     """Compute resources of each node's container."""
+    network_policy: QuorumNetworkPolicy = QuorumNetworkPolicy()
+    """Which pods and addresses may reach the nodes."""
+    image_pull_secrets: PullSecrets | None = None
+    """Secrets of this namespace for pulling the node's image; unset: those of the operator's
+    `KRAFTQUORUM_NODE_IMAGE_PULL_SECRETS`."""
     pause: bool = False
     """`true`: the operator observes and reports, and changes nothing."""

@@ -12,7 +12,9 @@ from kraftquorum_operator.model.objects import Body, Owner
 async def get_objects(
     kube: KubeClient, owner: Owner
 ) -> tuple[Body | None, Body | None, list[Body | None]]:
-    """The StatefulSet, the latch, and then the budget and the two Services, of any owner.
+    """The StatefulSet, the latch, and then the budget, the two Services and the NetworkPolicy.
+
+    They are of any owner.
 
     Raises:
         KubeError: the API server did not answer all of it.
@@ -24,5 +26,6 @@ async def get_objects(
         kube.get("PodDisruptionBudget", namespace, name),
         kube.get("Service", namespace, names.headless_service(name)),
         kube.get("Service", namespace, names.client_service(name)),
+        kube.get("NetworkPolicy", namespace, name),
     )
     return statefulset, latch, others

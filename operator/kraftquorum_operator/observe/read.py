@@ -49,7 +49,7 @@ class Observed:
     owner: Owner
     resource: Body
     live: tuple[Body, ...]
-    """The StatefulSet, the budget and the Services that are there, of any owner."""
+    """The StatefulSet, the budget, the Services and the policy that are there, of any owner."""
     conditions: tuple[Condition, ...]
     """Of the last status, for their times."""
     reported_generation: int

@@ -21,7 +21,7 @@ from kraftquorum_operator.model.observation import (
 
 @dataclass(frozen=True, slots=True)
 class ApplyObjects:
-    """Write the objects that are missing or outdated, by server-side apply."""
+    """Write the objects that are missing or outdated, and delete those that are not wanted."""
 
     objects: tuple[ObjectRef, ...]
 

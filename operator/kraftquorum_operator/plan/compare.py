@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.node_config import defaults_of, node_config
+
+INSTALLATION = Installation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,7 @@ class Desired:
 
     Attributes:
         bodies: every object that goes with the resource.
-        outdated: the objects to write.
+        outdated: the objects to write; one without a body is to be deleted.
         config_faults: why a node would refuse the wanted settings, a sentence for each fault.
     """
 
@@ -31,23 +34,34 @@ class Desired:
 
     def mark(self, facts: Observation) -> Observation:
         """The observation with what differs from the desired objects."""
-        return replace(facts, outdated=self.outdated, config_faults=self.config_faults)
+        # An object of another owner is in the way only if the resource wants one of that name.
+        refused = tuple(entry for entry in facts.refused if entry[0] in self.bodies)
+        return replace(
+            facts, outdated=self.outdated, config_faults=self.config_faults, refused=refused
+        )
 
 
-def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[Body]) -> Desired:
+def compare(
+    owner: Owner,
+    spec: QuorumSpec,
+    facts: Observation,
+    live: Sequence[Body],
+    installation: Installation = INSTALLATION,
+) -> Desired:
     """Build the desired objects and compare the live ones with them.
 
     Args:
         owner: the resource.
         spec: the wanted state.
         facts: the observation.
-        live: the live StatefulSet, budget and Services, of any owner.
+        live: the live StatefulSet, budget, Services and policy, of any owner.
+        installation: of the operator.
     """
     ours = [claim for claim in facts.claims if not claim.foreign_owner or claim.doubtful]
     config = node_config(spec, defaults_of(facts.statefulset, ours))
     live_by_ref = {ObjectRef.of(body): body for body in live}
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
-    bodies = build(owner, spec, _voters_in_force(facts), config, statefulset)
+    bodies = build(owner, spec, _voters_in_force(facts), config, statefulset, installation)
     kept = set(dict(facts.refused))
     budget = ObjectRef("PodDisruptionBudget", owner.name)
     if facts.quorum is None and budget in live_by_ref:
@@ -55,7 +69,11 @@ def compare(owner: Owner, spec: QuorumSpec, facts: Observation, live: Sequence[B
         kept.add(budget)
     return Desired(
         bodies,
-        tuple(ref for ref in outdated_objects(bodies, live) if ref not in kept),
+        tuple(
+            ref
+            for ref in (*outdated_objects(bodies, live), *_unwanted(bodies, live_by_ref))
+            if ref not in kept
+        ),
         config.faults,
     )
 
@@ -78,6 +96,15 @@ def outdated_objects(
         return annotations.get(names.ANNOTATION_HASH) != digest or has_drifted(wanted, present)
 
     return tuple(ref for ref, body in bodies.items() if is_outdated(ref, body))
+
+
+def _unwanted(
+    bodies: Mapping[ObjectRef, Body], live_by_ref: Mapping[ObjectRef, Body]
+) -> Iterator[ObjectRef]:
+    """A policy that the resource does not want any more, to delete."""
+    for ref in live_by_ref:
+        if ref.kind == "NetworkPolicy" and ref not in bodies:
+            yield ref
 
 
 def _voters_in_force(facts: Observation) -> int:

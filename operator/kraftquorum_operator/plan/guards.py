@@ -116,7 +116,7 @@ def kubernetes_version_supported(case: Case) -> str | None:
 
 @guard(alarms=True)
 def objects_written(case: Case) -> str | None:
-    """The API server accepts the Services, the disruption budget and the StatefulSet.
+    """The API server accepts the Services, the budget, the network policy and the StatefulSet.
 
     The operator writes a refused object again after pauses that grow to a minute. It never
     overwrites an object of the same name that another owner created: delete that object, or give

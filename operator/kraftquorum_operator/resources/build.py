@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.disruption import disruption_budget
 from kraftquorum_operator.resources.metadata import stamped
+from kraftquorum_operator.resources.network_policy import has_network_policy, network_policy
 from kraftquorum_operator.resources.node_config import NodeConfig
 from kraftquorum_operator.resources.services import client_service, headless_service
 from kraftquorum_operator.resources.statefulset import statefulset, with_template_of
+
+INSTALLATION = Installation()
 
 
 def build(
@@ -17,6 +21,7 @@ def build(
     voters: int,
     config: NodeConfig,
     live: Body | None = None,
+    installation: Installation = INSTALLATION,
 ) -> dict[ObjectRef, Body]:
     """Every object that goes with the resource, by its reference.
 
@@ -29,13 +34,16 @@ def build(
         voters: how many voters are in force now, for the disruption budget.
         config: the settings of its nodes, from `node_config`.
         live: the live StatefulSet; None: there is none.
+        installation: of the operator.
     """
     bodies = [
         headless_service(owner),
         client_service(owner),
         disruption_budget(owner, voters, spec.voters),
     ]
-    wanted = statefulset(owner, spec, config)
+    if has_network_policy(spec.network_policy, config.defaults):
+        bodies.append(network_policy(owner, spec.network_policy, installation))
+    wanted = statefulset(owner, spec, config, installation)
     if not config.faults:
         bodies.append(wanted)
     made = {ObjectRef.of(body): stamped(body) for body in bodies}

@@ -14,6 +14,7 @@ from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.resources.template import template_change, template_changed
 
 BUDGET = ("minAvailable", "maxUnavailable", "selector")
+NETWORK_POLICY = ("podSelector", "policyTypes", "ingress", "egress")
 SERVICE = ("selector", "publishNotReadyAddresses")
 RETENTION_POLICY = "persistentVolumeClaimRetentionPolicy"
 DEFAULTS: Body = {"whenDeleted": "Retain", "whenScaled": "Retain"}
@@ -29,6 +30,8 @@ def has_drifted(wanted: Body, live: Body) -> bool:
     match wanted["kind"]:
         case "PodDisruptionBudget":
             return any(want.get(key) != have.get(key) for key in BUDGET)
+        case "NetworkPolicy":
+            return any(want.get(key) != have.get(key) for key in NETWORK_POLICY)
         case "Service":
             changed = any(want.get(key) != have.get(key) for key in SERVICE)
             return changed or not _ports(want) <= _ports(have)

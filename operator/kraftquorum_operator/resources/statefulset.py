@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import Quantities, QuorumSpec
 from kraftquorum_operator.resources.metadata import metadata, selector, stamped
 from kraftquorum_operator.resources.node_config import NodeConfig
+from kraftquorum_operator.resources.pod_security import pull_secrets, security_context
+
+INSTALLATION = Installation()
 
 GRACE_SECONDS = 15
 """Time for a leadership transfer and for the log to be closed."""
@@ -23,13 +27,19 @@ LEADERSHIP_TRANSFER_MS = 4000
 node needs to exit, it stays within the grace period."""
 
 
-def statefulset(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
+def statefulset(
+    owner: Owner,
+    spec: QuorumSpec,
+    config: NodeConfig,
+    installation: Installation = INSTALLATION,
+) -> Body:
     """The StatefulSet of a quorum, without its number of replicas.
 
     Args:
         owner: the resource.
         spec: the wanted state.
         config: the settings of its nodes, and the mark of the operator's defaults in them.
+        installation: of the operator; it has the nodes' user.
     """
     meta = metadata(owner, owner.name)
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}
@@ -46,7 +56,7 @@ def statefulset(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
                 "whenScaled": "Retain",
             },
             "selector": {"matchLabels": selector(owner)},
-            "template": _template(owner, spec, config.environment),
+            "template": _template(owner, spec, config.environment, installation),
             "volumeClaimTemplates": [_claim_template(owner, spec, config.defaults)],
         },
     }
@@ -86,21 +96,20 @@ def _claim_template(owner: Owner, spec: QuorumSpec, defaults: str | None) -> Bod
     return body
 
 
-def _template(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str]]) -> Body:
+def _template(
+    owner: Owner,
+    spec: QuorumSpec,
+    settings: Sequence[tuple[str, str]],
+    installation: Installation,
+) -> Body:
     return {
         "metadata": {"labels": selector(owner)},
         "spec": {
             "terminationGracePeriodSeconds": GRACE_SECONDS,
             "enableServiceLinks": False,
             "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 10_001,
-                "runAsGroup": 10_001,
-                "fsGroup": 10_001,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            **pull_secrets(spec, installation),
+            "securityContext": security_context(installation),
             "affinity": {
                 "podAntiAffinity": {
                     "preferredDuringSchedulingIgnoredDuringExecution": [

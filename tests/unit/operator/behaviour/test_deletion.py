@@ -22,7 +22,8 @@ LATCH = f"ConfigMap/{names.latch(UID)}"
 KRQ, SET = f"{names.KIND}/demo", "StatefulSet/demo"
 CLAIMS = tuple(f"PersistentVolumeClaim/data-demo-{n}" for n in range(3))
 ALL = {
-    KRQ, SET, LATCH, *CLAIMS, "Service/demo", "Service/demo-peers", "PodDisruptionBudget/demo"
+    KRQ, SET, LATCH, *CLAIMS, "Service/demo", "Service/demo-peers", "PodDisruptionBudget/demo",
+    "NetworkPolicy/demo",
 }  # fmt: skip
 
 

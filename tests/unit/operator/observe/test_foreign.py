@@ -80,13 +80,14 @@ def test_the_services_of_a_and_of_a_peers_are_told_apart() -> None:
 class Kube:
     """An API server with a resource, and objects that were there before it."""
 
-    def __init__(self, *bodies: dict[str, Any]) -> None:
+    def __init__(self, *bodies: dict[str, Any], **given: Any) -> None:
+        self.spec = {"voters": 3, **given}
         self.bodies = {(body["kind"], body["metadata"]["name"]): body for body in bodies}
 
     async def get(self, kind: str, _: str, name: str) -> Any:
         if kind == names.KIND:
             meta = {"name": "demo", "uid": UID, "generation": 1}
-            return {"metadata": meta, "spec": {"voters": 3}}
+            return {"metadata": meta, "spec": self.spec}
         return self.bodies.get((kind, name))
 
     async def list(self, *_: object, **__: object) -> list[Any]:
@@ -96,9 +97,9 @@ class Kube:
         return (1, 34)
 
 
-async def look(*bodies: dict[str, Any]) -> Observed:
+async def look(*bodies: dict[str, Any], **given: Any) -> Observed:
     found = await observe(
-        Kube(*bodies),  # pyright: ignore[reportArgumentType]
+        Kube(*bodies, **given),  # pyright: ignore[reportArgumentType]
         None,  # pyright: ignore[reportArgumentType]
         "test",
         "demo",
@@ -117,7 +118,10 @@ async def test_it_is_read_as_refused_and_not_as_outdated() -> None:
         ObjectRef("PodDisruptionBudget", "demo"),
         ObjectRef("Service", "demo"),
     ]
-    assert observation.outdated == (ObjectRef("Service", "demo-peers"),)
+    assert observation.outdated == (
+        ObjectRef("Service", "demo-peers"),
+        ObjectRef("NetworkPolicy", "demo"),
+    )
     assert observation.budget is None, (
         "the count of somebody else's budget says nothing, nor is it touched"
     )
@@ -125,6 +129,17 @@ async def test_it_is_read_as_refused_and_not_as_outdated() -> None:
     mine = (await look(labelled(**OURS))).observation
     assert not mine.refused
     assert ObjectRef("Service", "demo") in mine.outdated
+
+
+async def test_a_policy_of_another_owner_is_in_the_way_only_where_one_is_wanted() -> None:
+    policy = {"kind": "NetworkPolicy", "metadata": {"name": "demo", "uid": "u"}, "spec": {}}
+    ref = ObjectRef("NetworkPolicy", "demo")
+    wanted = (await look(policy)).observation
+    assert [key for key, _ in wanted.refused] == [ref]
+    assert ref not in wanted.outdated
+    unwanted = (await look(policy, networkPolicy={"enabled": False})).observation
+    assert unwanted.refused == ()
+    assert ref not in unwanted.outdated, "the operator would delete another owner's policy"
 
 
 def test_formation_and_repair_go_on_and_the_rest_waits_and_says_why() -> None:

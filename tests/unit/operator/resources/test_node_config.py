@@ -142,7 +142,7 @@ def marked(*marks: str | None) -> list[Claim]:
 @pytest.mark.parametrize(
     ("found", "claims", "holds"),
     [
-        (None, marked(), "1"),
+        (None, marked(), names.DEFAULTS),
         (None, marked("1", "1"), "1"),
         (None, marked(None, None), None),
         (None, marked("1", None), None),
@@ -157,11 +157,11 @@ def test_defaults_hold_for_what_was_made_with_them(found, claims, holds) -> None
 
 def test_the_mark_is_on_the_claim_template_and_so_on_claims() -> None:
     (template,) = body()["spec"]["volumeClaimTemplates"]
-    assert live().defaults == "1"
+    assert live().defaults == names.DEFAULTS
     assert live(defaults=None).defaults is None
     meta = {"name": "data-demo-0", "uid": "c"} | {"labels": template["metadata"]["labels"]}
     (found,) = read_claims("demo", [{"metadata": meta, "spec": {}}])
-    assert found.defaults == "1"
+    assert found.defaults == names.DEFAULTS
 
 
 def test_a_retention_that_a_person_sets_is_what_counts() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
@@ -15,10 +15,13 @@ from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import run_kopf
+from kraftquorum_operator.http.access import Access, kubernetes_review
 from kraftquorum_operator.http.listener import listening
+from kraftquorum_operator.http.metrics_page import PATH as METRICS_PATH
 from kraftquorum_operator.http.metrics_page import metrics_application
 from kraftquorum_operator.http.page.server import StatusPage
 from kraftquorum_operator.http.page.verdict import STALE_S
+from kraftquorum_operator.http.serving_certificate import ServingCertificate
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.preflight import await_api, await_rights, watchable_namespaces
 from kraftquorum_operator.reconcile import Reconciler
@@ -53,10 +56,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         kube.on_request = partial(metrics.request, "kubernetes")
         nodes.on_request = partial(metrics.request, "node")
         if settings.metrics_port:
-            shown = metrics_application(metrics.registry)
-            await stack.enter_async_context(
-                listening(shown, settings.metrics_host, settings.metrics_port, "metrics")
-            )
+            await stack.enter_async_context(serving_metrics(kube, metrics, settings))
         reconciler = Reconciler(
             kube=kube,
             nodes=nodes,
@@ -85,6 +85,42 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             ReplicaWatches(nodes, wakeups.wake)
         )
         await _run(lease, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
+
+
+@asynccontextmanager
+async def serving_metrics(
+    kube: KubeClient, metrics: Metrics, settings: Settings
+) -> AsyncGenerator[int | None]:
+    """Serve `/metrics` as the settings say; yields the port.
+
+    Raises:
+        SettingsError: the certificate's files cannot be used.
+    """
+    access = certificate = None
+    if settings.metrics_access == "authenticated":
+        access = Access(kubernetes_review(kube, METRICS_PATH))
+    if access is not None or settings.metrics_certificate_file:
+        certificate = ServingCertificate(settings.identity, settings.metrics_certificate)
+    shown = metrics_application(metrics.registry, access)
+    context = None if certificate is None else certificate.context
+    async with (
+        _kept(certificate),
+        listening(shown, settings.metrics_host, settings.metrics_port, "metrics", context) as port,
+    ):
+        yield port
+
+
+@asynccontextmanager
+async def _kept(certificate: ServingCertificate | None) -> AsyncGenerator[None]:
+    if certificate is None:
+        yield
+        return
+    # Not a task group: it would wrap the errors of what runs meanwhile.
+    keeping = asyncio.create_task(certificate.keep(), name="certificate")  # noqa: TID251
+    try:
+        yield
+    finally:
+        keeping.cancel()
 
 
 async def _run(lease: Lease, work: Callable[[], Awaitable[None]]) -> None:

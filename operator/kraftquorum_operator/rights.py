@@ -94,6 +94,17 @@ WATCHED: tuple[Right, ...] = (
 )
 """In every watched namespace."""
 
+METRICS: tuple[Right, ...] = (
+    Right("authentication.k8s.io", "tokenreviews", ("create",), "know the reader of the metrics"),
+    Right(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        ("create",),
+        "know whether a role allows the reader the metrics",
+    ),
+)
+"""In the whole cluster, with `KRAFTQUORUM_METRICS_ACCESS=authenticated`."""
+
 LEASE: tuple[Right, ...] = (
     Right("coordination.k8s.io", "leases", ("create",), "be the active operator"),
     Right("coordination.k8s.io", "leases", ("get", "update"), "stay the active operator"),

@@ -8,14 +8,16 @@ from __future__ import annotations
 import os
 import re
 import socket
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnparsedSettingsError
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import SettingsError
+from kraftquorum_operator.model.certificate_files import CertificateFiles
 from kraftquorum_operator.model.installation import NODE_USER_ID, Installation
 from kraftquorum_operator.model.network_policy import Peer
 from kraftquorum_operator.model.spec import OBJECT_NAME
@@ -78,6 +80,15 @@ class Settings(BaseSettings):
     """Port of `/metrics`; 0: none."""
     metrics_host: str = "127.0.0.1"
     """Address that `/metrics` listens on; in a pod, `0.0.0.0`."""
+    metrics_access: Literal["open", "authenticated"] = "open"
+    """`open`: every client that reaches the port reads `/metrics`, over plain HTTP unless there is
+    a certificate. `authenticated`: over TLS, with the token of an account to which a role allows
+    `get` on `/metrics`; the operator asks the API server (TokenReview, SubjectAccessReview)."""
+    metrics_certificate_file: str | None = None
+    """Certificate of the metrics' server, with its chain, as PEM; the operator reads a renewed one
+    within a minute. Unset: with `authenticated`, the operator makes certificates of its own."""
+    metrics_key_file: str | None = None
+    """Key of that certificate, as PEM."""
     page_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of the status page and of `/status.json`; 0: none."""
     page_host: str = "127.0.0.1"
@@ -123,6 +134,15 @@ class Settings(BaseSettings):
                 raise ValueError(msg)
         return given
 
+    @model_validator(mode="after")
+    def _has_certificate_and_key(self) -> Settings:
+        if bool(self.metrics_certificate_file) != bool(self.metrics_key_file):
+            raise ValueError(
+                "KRAFTQUORUM_METRICS_CERTIFICATE_FILE and KRAFTQUORUM_METRICS_KEY_FILE belong "
+                "together: set both or neither"
+            )
+        return self
+
     @property
     def installation(self) -> Installation:
         """What these settings decide for the objects of every quorum."""
@@ -132,6 +152,12 @@ class Settings(BaseSettings):
             pull_secrets=tuple(dict.fromkeys(_split(self.node_image_pull_secrets))),
             user_id=NODE_USER_ID if self.node_user == "fixed" else None,
         )
+
+    @property
+    def metrics_certificate(self) -> CertificateFiles | None:
+        """Files of the metrics' server; None: there are none."""
+        certificate, key = self.metrics_certificate_file, self.metrics_key_file
+        return CertificateFiles(Path(certificate), Path(key)) if certificate and key else None
 
     @property
     def lease_place(self) -> str:

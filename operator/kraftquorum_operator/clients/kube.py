@@ -147,14 +147,23 @@ class KubeClient:
             "namespace": namespace or "",
             "name": name or "",
         }
-        body: Body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": asked},
-        }
-        url = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        answer = await self._request("POST", url, body=body)
-        return bool(answer["status"]["allowed"])
+        status = await self.review(
+            "authorization.k8s.io",
+            "selfsubjectaccessreviews",
+            "SelfSubjectAccessReview",
+            {"resourceAttributes": asked},
+        )
+        return bool(status["allowed"])
+
+    async def review(self, group: str, plural: str, kind: str, spec: Body) -> Body:
+        """Ask for a review, which is an object that the API server answers and does not keep.
+
+        Returns:
+            The status of the review.
+        """
+        body: Body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
+        answer = await self._request("POST", f"/apis/{group}/v1/{plural}", body=body)
+        return cast("Body", answer.get("status") or {})
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
         """Read one object; None if it is not there."""

@@ -8,14 +8,16 @@ and memory are left for the API server and the nodes.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from kraftquorum_operator.http.tls_listener import TlsListener
 from raftnode.log_limit import LineBudget
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
@@ -63,7 +65,11 @@ class _ClosedConnection(asyncio.Protocol):
 
 @asynccontextmanager
 async def listening(
-    application: web.Application, hosts: str, port: int, what: str
+    application: web.Application,
+    hosts: str,
+    port: int,
+    what: str,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[int | None]:
     """Serve while the context lasts; yields the port, or None if the operator cannot listen.
 
@@ -74,30 +80,44 @@ async def listening(
         hosts: addresses to listen on, separated by commas.
         port: the port on each address; 0: any.
         what: the application's name in the log.
+        tls: of the server; None: plain HTTP.
     """
     runner = web.AppRunner(application, access_log=None, keepalive_timeout=IDLE_S)
     await runner.setup()
     addresses = [host.strip() for host in hosts.split(",") if host.strip()]
-    attempts = [await _listen(runner, host, port, what) for host in addresses]
-    servers = [server for server in attempts if server is not None]
-    try:
-        yield int(servers[0].sockets[0].getsockname()[1]) if servers else None
-    finally:
-        for server in servers:
-            server.close()
-        await runner.cleanup()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        ports = [await _listen(runner, host, port, what, tls, stack) for host in addresses]
+        yield next((bound for bound in ports if bound is not None), None)
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int, what: str) -> asyncio.Server | None:
+async def _listen(
+    runner: web.AppRunner,
+    host: str,
+    port: int,
+    what: str,
+    tls: ssl.SSLContext | None,
+    stack: AsyncExitStack,
+) -> int | None:
     handle: Any = runner.server
     if handle is None:
         raise RuntimeError("the runner is not set up")
 
+    def is_full(handshakes: int = 0) -> bool:
+        return len(handle.connections) + handshakes >= CONNECTIONS_MAX
+
     def accept() -> asyncio.Protocol:
-        return _ClosedConnection() if len(handle.connections) >= CONNECTIONS_MAX else handle()
+        return _ClosedConnection() if is_full() else handle()
 
     try:
-        return await asyncio.get_running_loop().create_server(accept, host, port, backlog=32)
+        if tls is not None:
+            listener = TlsListener(handle, is_full, tls)
+            bound = await listener.start(host, port)
+            stack.push_async_callback(listener.close)
+            return bound
+        server = await asyncio.get_running_loop().create_server(accept, host, port, backlog=32)
+        stack.callback(server.close)
+        return int(server.sockets[0].getsockname()[1])
     except OSError as error:
         log.warning("listener_failed", what=what, host=host, port=port, why=str(error))
         return None

@@ -9,6 +9,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from kraftquorum_operator.http.access import Access, authenticated
 from kraftquorum_operator.http.listener import guarded
 
 RESTS = 3
@@ -18,11 +19,17 @@ often clients request them, they take at most a quarter of one core."""
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def metrics_application(registry: CollectorRegistry) -> web.Application:
+PATH = "/metrics"
+
+
+def metrics_application(
+    registry: CollectorRegistry, access: Access | None = None
+) -> web.Application:
     """The routes: `/metrics`, and `/` for people. GET and HEAD only.
 
     Args:
         registry: the registry of the metrics, shown in the text format that a client requests.
+        access: who may read them; None: every client.
     """
     lock, free_s = asyncio.Lock(), 0.0
 
@@ -38,7 +45,8 @@ def metrics_application(registry: CollectorRegistry) -> web.Application:
         response.enable_compression()
         return response
 
-    application = web.Application(middlewares=[guarded(HEADERS)], client_max_size=1024)
-    application.router.add_get("/metrics", metrics)
+    checks = [] if access is None else [authenticated(access, PATH)]
+    application = web.Application(middlewares=[guarded(HEADERS), *checks], client_max_size=1024)
+    application.router.add_get(PATH, metrics)
     application.router.add_get("/", metrics)
     return application

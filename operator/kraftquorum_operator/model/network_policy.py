@@ -82,7 +82,7 @@ class Peer(_PolicyModel):
         json_schema_extra=_rules(
             (
                 "has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
-                "set podSelector (if empty: all pods of the namespace), namespaceSelector or ipBlock",
+                "set podSelector ({}: all pods of the namespace), namespaceSelector or ipBlock",
             ),
             (
                 "!has(self.ipBlock) || !(has(self.podSelector) || has(self.namespaceSelector))",

@@ -89,5 +89,5 @@ def test_pull_secrets_come_from_the_resource_or_else_from_the_operator(
 
 def test_a_name_that_no_secret_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRAFTQUORUM_NODE_IMAGE_PULL_SECRETS", "good,Not_Good")
-    with pytest.raises(SettingsError, match="NODE_IMAGE_PULL_SECRETS.*'Not_Good' is not the name"):
+    with pytest.raises(SettingsError, match=r"NODE_IMAGE_PULL_SECRETS.*'Not_Good' is not the name"):
         load_settings()

@@ -21,7 +21,7 @@ PARTS = {
     "image": "Images",
     "watch": "What is watched, and the CRD",
     "replicas": "How it runs",
-    "statusPage": "The status page",
+    "statusPage": "The status page and the metrics",
     "rbac": "Rights",
     "resources": "The pod",
     "networkPolicy": "Network policies",

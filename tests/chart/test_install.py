@@ -304,7 +304,7 @@ def test_a_release_for_some_namespaces_sees_these_only(
                 "watch": {"namespaces": [ours]},
                 "crds": {"install": False},
                 "rbac": {"aggregate": False},
-                "networkPolicy": {"operator": {"enabled": True}, "nodes": {"enabled": True}},
+                "metrics": {"access": "local"},
             }
         )
     )

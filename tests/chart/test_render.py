@@ -16,11 +16,13 @@ from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
+from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.resources.network_policy import network_policy
 from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.statefulset import statefulset
-from kraftquorum_operator.rights import LEASE, WATCHED, Right
+from kraftquorum_operator.rights import LEASE, METRICS, WATCHED, Right
 from kraftquorum_operator.settings import Settings
 
 pytestmark = pytest.mark.chart
@@ -100,6 +102,9 @@ def test_roles_are_what_the_operator_declares() -> None:
     lease = of_kind(objects, "Role")
     assert [role["metadata"]["namespace"] for role in lease] == [chart.NAMESPACE]
     assert uses(lease[0]["rules"]) == declared(LEASE)
+    assert uses(roles["kraftquorum-metrics-reviews"]["rules"]) == declared(METRICS)
+    reader = roles["kraftquorum-metrics-reader"]["rules"]
+    assert reader == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     limited = [rule.get("resourceNames") for rule in lease[0]["rules"]]
     assert limited == [None, [environment()["KRAFTQUORUM_LEASE_NAME"]]]
     for role in (roles["kraftquorum-view"], roles["kraftquorum-edit"]):
@@ -153,7 +158,7 @@ def test_no_quorum_takes_the_operator_s_pods_for_its_own(case: str) -> None:
 def test_names_that_look_like_numbers_stay_names() -> None:
     objects = chart.render(
         "--set-string=fullnameOverride=true,watch.namespaces={12,0x1}",
-        "--set=networkPolicy.operator.enabled=true,networkPolicy.nodes.enabled=true,replicas=2",
+        "--set=networkPolicy.operator.restrictEgress=true,replicas=2",
         namespace="42",
     )
     chart.conform(objects)
@@ -184,6 +189,26 @@ def test_a_cluster_that_assigns_users_can_take_ours_away() -> None:
     unset = "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null"
     context = deployment(f"--set={unset}")["spec"]["template"]["spec"]["securityContext"]
     assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "user"),
+    [
+        ([], "fixed"),
+        (["--api-versions=security.openshift.io/v1"], "assigned"),
+        (["--api-versions=security.openshift.io/v1", "--set=userIds=fixed"], "fixed"),
+        (["--set=userIds=assigned"], "assigned"),
+        (["--set=userIds=assigned,podSecurityContext.fsGroup=7"], "assigned"),
+    ],
+)
+def test_openshift_assigns_the_users_of_the_operator_and_of_the_nodes(
+    arguments: list[str], user: str
+) -> None:
+    """Its `restricted-v2` refuses a pod that names a user outside of the namespace's range."""
+    context = deployment(*arguments)["spec"]["template"]["spec"]["securityContext"]
+    ids = {} if user == "assigned" else {"runAsUser": 10001, "runAsGroup": 10001}
+    assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, **ids}
+    assert environment(*arguments)["KRAFTQUORUM_NODE_USER"] == user
 
 
 @pytest.mark.parametrize("release", ["a" * 53, "a-" * 26 + "b", "x"])
@@ -222,16 +247,25 @@ def test_the_crd_is_upgraded_with_the_chart_and_kept_unless_told_otherwise(keep:
     assert not of_kind(chart.render("--set=crds.install=false"), "CustomResourceDefinition")
 
 
-def test_the_status_page_has_a_service_and_can_be_left_out() -> None:
-    services = {one["metadata"]["name"]: one["spec"] for one in of_kind(chart.render(), "Service")}
-    container = deployment()["spec"]["template"]["spec"]["containers"][0]
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert services["kraftquorum-status"]["ports"] == [
+def services_of(*arguments: str) -> dict[str, Body]:
+    return {
+        one["metadata"]["name"]: one["spec"] for one in of_kind(chart.render(*arguments), "Service")
+    }
+
+
+def test_the_status_page_is_on_localhost_unless_it_is_opened_and_can_be_left_out() -> None:
+    assert "kraftquorum-status" not in services_of()
+    assert environment()["KRAFTQUORUM_PAGE_PORT"] == "8082"
+    assert environment()["KRAFTQUORUM_PAGE_HOST"] == "127.0.0.1"
+    opened = "--set=statusPage.access=open"
+    assert services_of(opened)["kraftquorum-status"]["ports"] == [
         {"name": "page", "port": 8082, "targetPort": "page"}
     ]
+    assert environment(opened)["KRAFTQUORUM_PAGE_HOST"] == "$(POD_IP),127.0.0.1"
+    container = deployment()["spec"]["template"]["spec"]["containers"][0]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports["page"] == 8082
-    assert environment()["KRAFTQUORUM_PAGE_PORT"] == "8082"
-    off = ("--set=statusPage.enabled=false", "--set=networkPolicy.operator.enabled=true")
+    off = ("--set=statusPage.enabled=false", opened)
     objects = chart.render(*off)
     assert "kraftquorum-status" not in {one["metadata"]["name"] for one in objects}
     assert not [name for name in environment(*off) if "PAGE" in name]
@@ -239,28 +273,107 @@ def test_the_status_page_has_a_service_and_can_be_left_out() -> None:
     assert "page" not in json.dumps(deployment(*off))
 
 
+def operator_policy(*arguments: str) -> Body:
+    (policy,) = of_kind(chart.render(*arguments), "NetworkPolicy")
+    assert policy["metadata"]["namespace"] == chart.NAMESPACE
+    labels = deployment(*arguments)["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    return policy["spec"]
+
+
+def test_by_default_only_the_metrics_of_the_operator_are_reached() -> None:
+    spec = operator_policy()
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}]}]
+    assert environment()["KRAFTQUORUM_METRICS_ACCESS"] == "authenticated"
+    local = ["--set=metrics.access=local"]
+    assert operator_policy(*local)["ingress"] == [], "no port is served to others"
+    assert environment(*local)["KRAFTQUORUM_METRICS_HOST"] == "127.0.0.1"
+    assert services_of(*local) == {}
+
+
 def test_policies_let_in_and_out_what_is_needed() -> None:
-    objects = of_kind(chart.render(*CASES["everything"]), "NetworkPolicy")
-    assert [one["metadata"]["namespace"] for one in objects] == [
-        chart.NAMESPACE,
-        "data",
-        "more-data",
-    ]
-    operator, nodes = objects[0]["spec"], objects[1]["spec"]
-    metrics, page = operator["ingress"]
-    assert metrics["ports"] == [{"port": "metrics"}]
-    assert page["ports"] == [{"port": "page"}]
+    spec = operator_policy(*CASES["everything"])
+    metrics, page = spec["ingress"]
+    assert [port["port"] for port in metrics["ports"]] == ["metrics"]
+    assert [port["port"] for port in page["ports"]] == ["page"]
     assert [one["namespaceSelector"]["matchLabels"] for one in page["from"]] == [
         {"kubernetes.io/metadata.name": "ingress"}
     ]
-    assert {"port": names.API_PORT, "protocol": "TCP"} in operator["egress"][1]["ports"]
-    assert nodes["podSelector"]["matchLabels"] == {names.LABEL_APP: names.APP}
-    peers, clients = nodes["ingress"]
-    assert {port["port"] for port in peers["ports"]} == {names.PEER_PORT, names.API_PORT}
-    assert [port["port"] for port in clients["ports"]] == [names.API_PORT]
+    others, nodes = spec["egress"]
+    assert {port["port"] for port in others["ports"]} == {53, 5353, 443, 6443}
+    assert nodes["ports"] == [{"port": names.API_PORT, "protocol": "TCP"}]
+    assert nodes["to"][0]["podSelector"]["matchLabels"] == {names.LABEL_APP: names.APP}
+
+
+def test_the_operator_s_policies_of_quorums_admit_its_own_pods(monkeypatch: Any) -> None:
+    """The policy is made by the operator, and the chart says where the operator's pods are."""
+    for name, value in environment(*CASES["everything"]).items():
+        if name.startswith("KRAFTQUORUM_") and value is not None:
+            monkeypatch.setenv(name, value)
+    installation = Settings().installation
+    body = network_policy(Owner("data", "demo", "uid"), QuorumNetworkPolicy(), installation)
+    admitted = body["spec"]["ingress"][1]["from"]
+    operator = admitted[0]
+    assert operator["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": chart.NAMESPACE
+    }
     labels = deployment(*CASES["everything"])["spec"]["template"]["metadata"]["labels"]
-    assert clients["from"][0]["podSelector"]["matchLabels"].items() <= labels.items()
-    assert len(clients["from"]) == 3
+    assert operator["podSelector"]["matchLabels"].items() <= labels.items()
+    assert (
+        admitted[1:]
+        == yaml.safe_load((chart.CASES / "everything.yaml").read_text())["networkPolicy"]["nodes"][
+            "metricsFrom"
+        ]
+    )
+    assert installation.pull_secrets == ("registry", "mirror")
+
+
+def test_readers_of_the_metrics_are_bound_to_the_role_for_it() -> None:
+    def bindings(*arguments: str) -> dict[str, Body]:
+        objects = of_kind(chart.render(*arguments), "ClusterRoleBinding")
+        return {one["metadata"]["name"]: one for one in objects}
+
+    assert "kraftquorum-metrics-reader" not in bindings()
+    binding = bindings(*CASES["everything"])["quorums-metrics-reader"]
+    assert binding["roleRef"]["name"] == "quorums-metrics-reader"
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"}
+    ]
+    for access in ("local", "open"):
+        assert not [
+            name for name in bindings(f"--set=metrics.access={access}") if "metrics" in name
+        ]
+
+
+def test_the_monitor_scrapes_as_the_metrics_are_served() -> None:
+    def endpoint(*arguments: str) -> Body:
+        on = "--set=monitoring.serviceMonitor.enabled=true"
+        (monitor,) = of_kind(chart.render(on, *arguments), "ServiceMonitor")
+        return monitor["spec"]["endpoints"][0]
+
+    own = endpoint()
+    assert own["scheme"] == "https"
+    assert own["tlsConfig"] == {"insecureSkipVerify": True}
+    assert own["bearerTokenFile"].endswith("/serviceaccount/token")
+    given = endpoint("--set=metrics.certificateSecret=cert")
+    assert given["tlsConfig"] == {
+        "ca": {"secret": {"name": "cert", "key": "ca.crt"}},
+        "serverName": f"kraftquorum-metrics.{chart.NAMESPACE}.svc",
+    }
+    assert "scheme" not in endpoint("--set=metrics.access=open")
+    assert "bearerTokenFile" not in endpoint("--set=metrics.access=open")
+
+
+def test_a_certificate_comes_from_its_secret_by_name_and_needs_no_right() -> None:
+    pod = deployment("--set=metrics.certificateSecret=cert")["spec"]["template"]["spec"]
+    (volume,) = pod["volumes"]
+    (mount,) = pod["containers"][0]["volumeMounts"]
+    assert volume["secret"]["secretName"] == "cert"
+    assert mount["readOnly"] is True
+    given = environment("--set=metrics.certificateSecret=cert")
+    for name in ("CERTIFICATE", "KEY"):
+        assert given[f"KRAFTQUORUM_METRICS_{name}_FILE"].startswith(f"{mount['mountPath']}/tls.")
 
 
 def test_monitors_find_what_they_are_for() -> None:
@@ -337,6 +450,16 @@ def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> No
         ("monitoring.podMonitor.interval=often", "/monitoring/podMonitor/interval"),
         ("podLabels.app\\.kubernetes\\.io/name=kraftquorum", "take another label"),
         ("serviceAccount.create=false", "serviceAccount.name: name the account"),
+        ("networkPolicy.nodes.enabled=true", "/networkPolicy/nodes.*'enabled' not allowed"),
+        ("metrics.access=maybe", "/metrics/access"),
+        ("userIds=1001", "/userIds"),
+        ("metrics.readers[0].name=x", "/metrics/readers/0.*namespace"),
+        (
+            "metrics.access=open,metrics.readers[0].name=x,metrics.readers[0].namespace=y",
+            "metrics.readers: only",
+        ),
+        ("metrics.access=local,monitoring.serviceMonitor.enabled=true", "no Prometheus reaches"),
+        ("metrics.access=local,metrics.certificateSecret=x", "plain HTTP on localhost"),
         ("networkPolicy.operator.apiServerPorts={http}", "/networkPolicy/operator"),
         ("networkPolicy.operator.apiServerPorts=null", "/networkPolicy/operator.*apiServerPorts"),
         ("watch=null", "missing property 'watch'"),

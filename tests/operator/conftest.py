@@ -43,6 +43,7 @@ PLURALS = {
     "events": "api/v1/namespaces/{}/events",
     "sts": "apis/apps/v1/namespaces/{}/statefulsets",
     "pdb": "apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "networkpolicy": "apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
 }
 LEASE = "apis/coordination.k8s.io/v1/namespaces/{}/leases/kraftquorum-operator"
 

@@ -53,6 +53,36 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ({"voters": "three"}, r"spec\.voters.*must be of type integer"),
         ({"votters": 3}, r'unknown field "spec\.votters"'),
         ({"storage": {"sise": "1Gi"}}, r'unknown field "spec\.storage\.sise"'),
+        (
+            {"networkPolicy": {"clientsFrom": [{}]}},
+            r"spec\.networkPolicy\.clientsFrom\[0\].*set podSelector .*or ipBlock",
+        ),
+        (
+            {"networkPolicy": {"metricsFrom": [{"podSelector": {}, "ipBlock": {"cidr": "::/0"}}]}},
+            r"spec\.networkPolicy\.metricsFrom\[0\].*ipBlock cannot be combined",
+        ),
+        (
+            {"networkPolicy": {"clientsFrom": [{"ipBlock": {"cidr": "10.0.0.1"}}]}},
+            r"spec\.networkPolicy\.clientsFrom\[0\]\.ipBlock\.cidr.*should match",
+        ),
+        (
+            {"networkPolicy": {"clientsFrom": [{"podSelector": {"matchLabels": {"a": "b c"}}}]}},
+            r"spec\.networkPolicy\.clientsFrom\[0\]\.podSelector\.matchLabels.*should match",
+        ),
+        (
+            {
+                "networkPolicy": {
+                    "clientsFrom": [
+                        {"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}
+                    ]
+                }
+            },
+            r"matchExpressions\[0\].*values must have an entry for In",
+        ),
+        (
+            {"imagePullSecrets": [{"name": "No_Secret"}]},
+            r"imagePullSecrets\[0\]\.name.*should match",
+        ),
         ({"storage": {"size": "big"}}, r"spec\.storage\.size.*should match"),
         ({"storage": {"size": "255Mi"}}, r"spec\.storage\.size.*must be at least 256Mi"),
         (

@@ -8,7 +8,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Iterable
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +22,15 @@ import yaml
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
-from kraftquorum_operator.rights import LEASE, WATCHED, Right
+from kraftquorum_operator.rights import LEASE, METRICS, WATCHED, Right
+from proofkit.loopback import LoopbackNetwork
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "deploy" / "kustomize" / "base" / "operator.yaml"
 ACCOUNT = "operator"
 LEASE_NAME = "kraftquorum"
+
+METRICS_PORT = 18080
 
 Use = tuple[str, str, str]
 """API group, resource with subresource, verb."""
@@ -32,6 +39,7 @@ UNSEEN: dict[Use, str] = {
     ("", "events", "create"): "server-side apply of one that is not there",
     ("", "services", "create"): "server-side apply of one that is not there",
     ("policy", "poddisruptionbudgets", "create"): "server-side apply of one that is not there",
+    ("networking.k8s.io", "networkpolicies", "create"): "likewise",
     ("kraftquorum.io", "kraftquorums/finalizers", "update"): "asked for by an admission plugin",
 }
 """What no request shows, and why it is needed all the same."""
@@ -41,8 +49,8 @@ SOMETIMES: dict[Use, str] = {
 }
 """What shows or not, as the pods happen to be."""
 
-OF_EVERYBODY = {"authorization.k8s.io"}
-"""Groups that every account may use."""
+OF_EVERYBODY = {("authorization.k8s.io", "selfsubjectaccessreviews")}
+"""What every account may use."""
 
 
 def rules_of(name: str) -> list[dict[str, Any]]:
@@ -80,7 +88,7 @@ def use_of_request(path: str, verb: str) -> Use | None:
     if resource[0] == "namespaces" and len(resource) > 2:
         resource = resource[2:]
     name = "/".join([resource[0], *resource[2:]])
-    return None if group in OF_EVERYBODY else (group, name, verb)
+    return None if (group, name) in OF_EVERYBODY else (group, name, verb)
 
 
 def grant(cluster: DevCluster, namespace: str, name: str, rules: list[dict[str, Any]]) -> None:
@@ -99,10 +107,50 @@ def grant(cluster: DevCluster, namespace: str, name: str, rules: list[dict[str, 
     cluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
 
 
+@contextmanager
+def granted_reviews(cluster: DevCluster, namespace: str) -> Iterator[None]:
+    """The cluster role of the base that lets the account review the readers of its metrics."""
+    api, name = "rbac.authorization.k8s.io", f"reviews-{namespace}"
+    rules = rules_of("kraftquorum-metrics-reviews")
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    role: dict[str, Any] = {"apiVersion": f"{api}/v1", "metadata": {"name": name}}
+    binding = {"roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name}}
+    objects = [
+        role | {"kind": "ClusterRole", "rules": rules},
+        role | {"kind": "ClusterRoleBinding", **binding, "subjects": [subject]},
+    ]
+    text = yaml.safe_dump_all(objects)
+    cluster.kubectl("apply", "-f", "-", stdin=text)
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "-f", "-", stdin=text)
+
+
+def get_metrics(host: str, port: int, token: str) -> int:
+    """Status of a request for the operator's metrics over TLS."""
+    request = urllib.request.Request(
+        f"https://{host}:{port}/metrics", headers={"Authorization": f"Bearer {token}"}
+    )
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def used(proxy: FaultProxy) -> set[tuple[str, str, str]]:
     """The rights that requests have made use of."""
     uses_made = {use_of_request(e.request.path, e.request.verb) for e in list(proxy.log)}
     return {use for use in uses_made if use is not None}
+
+
+def apply_policy(krq, policy: dict[str, Any]) -> None:
+    """Change `spec.networkPolicy` alone."""
+    change = json.dumps({"spec": {"networkPolicy": policy}})
+    krq.kubectl("patch", "krq", "demo", "--type=merge", "-p", change)
 
 
 @pytest.fixture
@@ -116,6 +164,7 @@ def test_the_base_gives_the_rights_that_the_operator_declares_and_no_others() ->
     assert uses(rules_of("kraftquorum")) == uses_of_rights(WATCHED)
     lease = rules_of("kraftquorum-lease")
     assert uses(lease) == uses_of_rights(LEASE)
+    assert uses(rules_of("kraftquorum-metrics-reviews")) == uses_of_rights(METRICS)
     limited = [rule for rule in lease if set(rule["verbs"]) == set(LEASE[1].verbs)]
     assert [rule["resourceNames"] for rule in limited] == [[LEASE_NAME]]
 
@@ -124,14 +173,22 @@ def test_the_base_gives_the_rights_that_the_operator_declares_and_no_others() ->
 @pytest.mark.extended
 @pytest.mark.timeout(900)
 async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
-    krq, operators, token: str, tmp_path: Path
+    krq, operators, token: str, tmp_path: Path, network: LoopbackNetwork
 ) -> None:
     grant(krq.cluster, krq.namespace, "kraftquorum", rules_of("kraftquorum"))
     grant(krq.cluster, krq.namespace, "kraftquorum-lease", rules_of("kraftquorum-lease"))
+    host = network.host(1)
     async with FaultProxy(krq.cluster, tmp_path) as proxy:
         kubeconfig = tmp_path / "operator.kubeconfig"
         write_kubeconfig(kubeconfig, proxy.server_url, token, krq.cluster.ca_file)
-        operators.start(kubeconfig, lease_name=LEASE_NAME, node_image="example.test/node:7")
+        operators.start(
+            kubeconfig,
+            lease_name=LEASE_NAME,
+            node_image="example.test/node:7",
+            metrics_access="authenticated",
+            metrics_host=host,
+            metrics_port=METRICS_PORT,
+        )
 
         def live() -> None:
             krq.apply(
@@ -165,16 +222,29 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
             # Somebody else's change of the budget is put back.
             krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
             krq.until("budget as it was", lambda: krq.get("pdb")["spec"]["minAvailable"] == 2)
+            # The policy goes and comes with the resource's word.
+            apply_policy(krq, {"enabled": False})
+            krq.until("no policy", lambda: not krq.list("networkpolicy"))
+            apply_policy(krq, {"enabled": True})
+            krq.until("a policy", lambda: krq.list("networkpolicy"))
+            # The operator's own account is known and may not read the metrics.
+            with granted_reviews(krq.cluster, krq.namespace):
+                krq.until("known", lambda: get_metrics(host, METRICS_PORT, token) == 403)
             krq.delete()
             krq.until("claims gone", lambda: not krq.list("pvc") and not krq.list("pods"))
 
         await asyncio.to_thread(live)
-        refused = [entry for entry in proxy.log if entry.status in {401, 403}]
+        # Before the account may review, the operator reports that and lets no reader in.
+        refused = [
+            entry
+            for entry in proxy.log
+            if entry.status in {401, 403} and not entry.request.path.endswith("reviews")
+        ]
         assert refused == []
         seen = used(proxy)
     events = [event for event in krq.list("events") if event["reason"] == "AddVoter"]
     assert events, "events are posted"
-    granted = uses_of_rights([*WATCHED, *LEASE])
+    granted = uses_of_rights([*WATCHED, *LEASE, *METRICS])
     assert seen <= granted
     assert granted - seen - set(SOMETIMES) == set(UNSEEN), (
         "a right that nobody uses is not least privilege"

@@ -14,6 +14,7 @@ import yaml
 import generate_chart_readme as readme
 from kraftquorum_operator import names
 from kraftquorum_operator.model.crd import render
+from kraftquorum_operator.model.installation import NODE_USER_ID
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "kraftquorum"
@@ -104,6 +105,7 @@ def test_the_user_is_the_image_s() -> None:
     assert user is not None
     context = VALUES["podSecurityContext"]
     assert (str(context["runAsUser"]), str(context["runAsGroup"])) == user.groups()
+    assert user.groups() == (str(NODE_USER_ID), str(NODE_USER_ID))
 
 
 def test_the_kustomize_base_names_every_file_that_it_has() -> None:

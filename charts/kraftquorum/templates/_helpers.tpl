@@ -91,13 +91,45 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create, patch]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, create, patch, delete]
 {{- end -}}
 
-{{/* Namespaces for the nodes' network policies, as JSON. */}}
-{{- define "kraftquorum.nodeNamespaces" -}}
-{{- $own := list .Release.Namespace -}}
-{{- $watched := default $own .Values.watch.namespaces -}}
-{{- default $watched .Values.networkPolicy.nodes.namespaces | uniq | toJson -}}
+{{/* `true` if the cluster assigns user ids; else empty. */}}
+{{- define "kraftquorum.assignsUserIds" -}}
+{{- $openshift := .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
+{{- if or (eq .Values.userIds "assigned") (and (eq .Values.userIds "auto") $openshift) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Called with a list of `{name: …}`: the names, separated by commas. */}}
+{{- define "kraftquorum.names" -}}
+{{- $names := list -}}
+{{- range . -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- end -}}
+
+{{/* The security context of the operator's pod, as YAML; empty if there is none. */}}
+{{- define "kraftquorum.podSecurityContext" -}}
+{{- $context := default (dict) .Values.podSecurityContext -}}
+{{- if include "kraftquorum.assignsUserIds" . -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- with $context -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The rules of rights.py, METRICS; a test compares them. */}}
+{{- define "kraftquorum.metricsRules" -}}
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
 {{- end -}}
 
 {{/* What a schema cannot say in words: variables and labels that other values or the chart set. */}}
@@ -106,12 +138,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   "KRAFTQUORUM_IDENTITY" "the name of the pod"
   "KRAFTQUORUM_NAMESPACE" "watch.namespaces"
   "KRAFTQUORUM_NODE_IMAGE" "nodeImage"
+  "KRAFTQUORUM_NODE_IMAGE_PULL_SECRETS" "nodeImage.pullSecrets"
+  "KRAFTQUORUM_NODE_USER" "userIds"
+  "KRAFTQUORUM_NODE_METRICS_FROM" "networkPolicy.nodes.metricsFrom"
+  "KRAFTQUORUM_POD_NAMESPACE" "the release's namespace"
   "KRAFTQUORUM_LEASE_NAMESPACE" "the release's namespace"
   "KRAFTQUORUM_LEASE_NAME" "fullnameOverride"
   "KRAFTQUORUM_LEASE_DURATION_S" "lease.durationSeconds"
-  "KRAFTQUORUM_METRICS_HOST" "the address of the pod"
+  "KRAFTQUORUM_METRICS_HOST" "metrics.access"
+  "KRAFTQUORUM_METRICS_ACCESS" "metrics.access"
+  "KRAFTQUORUM_METRICS_CERTIFICATE_FILE" "metrics.certificateSecret"
+  "KRAFTQUORUM_METRICS_KEY_FILE" "metrics.certificateSecret"
   "KRAFTQUORUM_METRICS_PORT" "ports.metrics"
-  "KRAFTQUORUM_PAGE_HOST" "the address of the pod"
+  "KRAFTQUORUM_PAGE_HOST" "statusPage.access"
   "KRAFTQUORUM_PAGE_PORT" "ports.page"
   "KRAFTQUORUM_LIVENESS_HOST" "the address of the pod"
   "KRAFTQUORUM_LIVENESS_PORT" "ports.health"
@@ -140,6 +179,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if or (hasKey $.Values.podLabels $name) (hasKey $.Values.commonLabels $name) -}}
 {{- fail (printf "podLabels, commonLabels: %s is how the chart finds its pods; take another label" $name) -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.monitoring.serviceMonitor.enabled (eq .Values.metrics.access "local") -}}
+{{- fail "monitoring.serviceMonitor.enabled: with metrics.access local, no Prometheus reaches the metrics" -}}
+{{- end -}}
+{{- if and .Values.metrics.readers (ne .Values.metrics.access "authenticated") -}}
+{{- fail "metrics.readers: only metrics.access authenticated checks who reads" -}}
+{{- end -}}
+{{- if and .Values.metrics.certificateSecret (eq .Values.metrics.access "local") -}}
+{{- fail "metrics.certificateSecret: metrics.access local serves plain HTTP on localhost" -}}
 {{- end -}}
 {{- if eq (int .Values.ports.metrics) (int .Values.ports.health) -}}
 {{- fail "ports.metrics and ports.health: two ports are needed" -}}

@@ -11,7 +11,9 @@ ARG BASE=debian:trixie-slim
 # ---- what builds: never part of an image -------------------------------------------------
 
 FROM ${BASE} AS build
-# A base that has Python needs no package index.
+# A base that has Python needs no package index. Debian's stable release has one version of each
+# package, with its security fixes: a pinned version would soon not be there. This stage is no image.
+# hadolint ignore=DL3008,DL3009
 RUN python3 -c "import ensurepip, venv" 2>/dev/null && [ -e /etc/ssl/certs/ca-certificates.crt ] \
     || { apt-get update && apt-get install --yes --no-install-recommends \
         ca-certificates python3 python3-venv; }
@@ -77,6 +79,8 @@ COPY pipeline pipeline
 COPY tools/spark_submit.py tools/pipeline_main.py tools/
 # Spark's scripts are for bash: `launch` is there in their place. Java's windows and sounds
 # need libraries of a desktop.
+# The folder's name has Python's version, which no WORKDIR can find out.
+# hadolint ignore=DL3003
 RUN --mount=type=bind,from=runtime-files,target=/runtime /build/bin/hatchling build --target wheel --directory /wheel \
     && /build/bin/pip --python /opt/kraftquorum/bin/python install --quiet --no-compile \
         --no-deps --no-index /wheel/*.whl \

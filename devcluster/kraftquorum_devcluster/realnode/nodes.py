@@ -30,6 +30,7 @@ from .cgroups import cgroup_name, remove_cgroups
 from .disks import DiskStore
 from .links import HUB, Links
 from .machine import Machine
+from .policies import PolicyAgent
 from .settings import NodePlan, corefile, images_in_memory
 
 _log = structlog.get_logger(__name__)
@@ -131,6 +132,9 @@ class RealNodes:
             await machine.start(own, self._state_dir / "pki", owner)
         await self._start_shared(control_plane)
         await self._start_provisioner(control_plane)
+        assert self._api is not None  # noqa: S101 - the provisioner's
+        agent = PolicyAgent(self._api, {name: self._links.path(name) for name in self._machines})
+        await agent.start(self._tasks)
         await self._await_ready()
 
     async def stop(self) -> None:

@@ -25,6 +25,7 @@ from kraftquorum_devcluster.errors import CommandError, NotRunningError
 from kraftquorum_devcluster.external import current_kubeconfig
 from kraftquorum_devcluster.images.build import REGISTRY, TARGETS
 from kraftquorum_devcluster.realcluster import RealCluster
+from kraftquorum_devcluster.realnode.addresses import RealNetwork
 from kraftquorum_devcluster.realnode.nodes import DISK_CLASS
 
 from .api import Api, Json, kubectl_env
@@ -197,6 +198,11 @@ class Ground:
         self._forward.port()
         return RelayResolver(self._forward.port)
 
+    def clients(self) -> list[Json]:
+        """This machine's clients as the peers of a network policy."""
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": TOOLS_NAMESPACE}}
+        return [{"namespaceSelector": selector}]
+
     # -- what breaks -------------------------------------------------------------------------
 
     def kill(self, namespace: str, pod: str) -> None:
@@ -298,6 +304,11 @@ class OwnGround(Ground):
             return None if body is None else body["status"].get("podIP")
 
         return PodResolver(address)
+
+    def clients(self) -> list[Json]:
+        """This machine's clients as the peers of a network policy."""
+        network = RealNetwork(self._cluster.info.subnet)
+        return [{"ipBlock": {"cidr": f"{network.control}/32"}}]
 
     def kill(self, namespace: str, pod: str) -> None:
         """End the first process of a pod's first container without warning.

@@ -55,6 +55,8 @@ class Quorum:
     def apply(self, **spec: Any) -> None:
         """Apply the resource; what is not said keeps its default, as for any user.
 
+        This machine's clients are listed, as any user lists theirs.
+
         Raises:
             CommandError: The API server refused it.
         """
@@ -62,7 +64,7 @@ class Quorum:
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": self.name},
-            "spec": spec,
+            "spec": {"networkPolicy": {"clientsFrom": self.ground.clients()}, **spec},
         }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 

@@ -1,0 +1,81 @@
+"""Pods beside a quorum: what the network lets them reach."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from e2elib.neighbours import Neighbour, Target
+from kraftquorum_devcluster import chart
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "quorum.yaml"
+API, PEER = 9080, 9093
+METRICS, HEALTH, PAGE = 8080, 8081, 8082
+SETTLED_S = 60.0
+
+
+def addresses(case, namespace: str, prefix: str) -> list[str]:
+    return [
+        pod["status"]["podIP"]
+        for pod in case.ground.api.all("pods", namespace)
+        if pod["metadata"]["name"].startswith(prefix)
+    ]
+
+
+def reaches(pod: Neighbour, targets: set[Target], expected: set[Target]) -> bool:
+    """Whether a pod reaches exactly these, as soon as the network follows the policies."""
+    deadline = time.monotonic() + SETTLED_S
+    while pod.reached(targets) != expected:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def test_neighbour_pod(case):
+    """A neighbour pod reaches no port of the default example, and a listed client the API alone"""
+    quorum = case.quorum()
+    quorum.kubectl("apply", "-f", str(EXAMPLE))
+    quorum.until_ready(3)
+    elsewhere = case.quorum().namespace
+    neighbour = Neighbour(case.ground, quorum.namespace, "neighbour", app="web")
+    stranger = Neighbour(case.ground, elsewhere, "stranger", app="shop")
+    hosts = [*addresses(case, quorum.namespace, "demo-"), f"demo.{quorum.namespace}.svc"]
+    api = {(host, API) for host in hosts}
+    peer = {(host, PEER) for host in hosts[:-1]}
+    everything = api | peer
+
+    # The question can be answered with yes: without a policy all is open.
+    quorum.patch(networkPolicy={"enabled": False})
+    assert reaches(neighbour, everything, everything)
+    quorum.patch(networkPolicy={"enabled": None})
+    deadline = time.monotonic() + SETTLED_S
+    while neighbour.reached(everything):
+        if time.monotonic() > deadline:
+            policies = quorum.kubectl("get", "networkpolicy", "-o", "name")
+            assert "networkpolicy.networking.k8s.io/demo" in policies
+            pytest.skip("the network of this cluster enforces no policies")
+        time.sleep(0.5)
+
+    # The default: none of it, from no namespace; and the quorum itself is well.
+    began = time.monotonic()
+    assert reaches(neighbour, everything, set())
+    assert reaches(stranger, everything, set())
+    quorum.kubectl("delete", "pod", "demo-0", "--wait=false")
+    quorum.until_ready(3)
+    hosts = [*addresses(case, quorum.namespace, "demo-"), f"demo.{quorum.namespace}.svc"]
+    api, peer = {(host, API) for host in hosts}, {(host, PEER) for host in hosts[:-1]}
+    assert reaches(neighbour, api | peer, set())
+
+    # A listed client reaches the API, and the peers' port stays closed.
+    client = Neighbour(case.ground, quorum.namespace, "client", app="shop")
+    quorum.patch(networkPolicy={"clientsFrom": [{"podSelector": {"matchLabels": {"app": "shop"}}}]})
+    assert reaches(client, api | peer, api)
+    assert reaches(neighbour, api | peer, set())
+    assert reaches(stranger, api | peer, set())
+    case.figures.seconds = round(time.monotonic() - began, 1)
+
+    # Of the operator it reaches the metrics, which ask for a token.
+    (operator, *_) = addresses(case, chart.NAMESPACE, chart.RELEASE)
+    ports = {(operator, port) for port in (METRICS, HEALTH, PAGE)}
+    assert reaches(neighbour, ports, {(operator, METRICS)})

@@ -1,0 +1,94 @@
+"""Pods beside a quorum, and which addresses they can connect to."""
+
+import json
+from collections.abc import Iterable
+
+from .api import Json
+from .ground import Ground
+
+_CONNECT = """
+import asyncio, json, sys
+
+async def is_open(host, port):
+    try:
+        async with asyncio.timeout(3):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+async def main():
+    targets = json.loads(sys.argv[1])
+    answers = await asyncio.gather(*(is_open(*target) for target in targets))
+    print(json.dumps([target for target, answer in zip(targets, answers) if answer]))
+
+asyncio.run(main())
+"""
+
+Target = tuple[str, int]
+"""Host and port."""
+
+
+class Neighbour:
+    """A pod that runs until its namespace goes.
+
+    Attributes:
+        name: Of the pod.
+    """
+
+    def __init__(self, ground: Ground, namespace: str, name: str, **labels: str) -> None:
+        """Start it, and wait until it runs.
+
+        Raises:
+            CommandError: It did not become ready.
+        """
+        self._ground, self._place, self.name = ground, ("--namespace", namespace), name
+        image = ground.tags.image("node", ground.tags.now)
+        ground.kubectl(
+            *self._place, "apply", "-f", "-", stdin=json.dumps(_body(name, image, labels))
+        )
+        ground.kubectl(
+            *self._place, "wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s"
+        )
+
+    def reached(self, targets: Iterable[Target]) -> set[Target]:
+        """Those that it can connect to.
+
+        Raises:
+            CommandError: Its container does not run.
+        """
+        asked = json.dumps(sorted(targets))
+        command = ("exec", self.name, "--", "python3", "-c", _CONNECT, asked)
+        answer = self._ground.kubectl(*self._place, *command)
+        return {(host, port) for host, port in json.loads(answer)}
+
+
+def _body(name: str, image: str, labels: dict[str, str]) -> Json:
+    """It meets the pod security standard "restricted"."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 10_001,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "sleeper",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["python3", "-c", "import time; time.sleep(86400)"],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }

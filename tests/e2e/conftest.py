@@ -37,6 +37,8 @@ from kraftquorum_devcluster.paths import default_state_dir
 ORDER = (
     "tutorial",
     "lifecycle",
+    "neighbours",
+    "assigned_users",
     "pods",
     "disks",
     "volumes",

@@ -99,7 +99,8 @@ def site() -> Iterator[Site]:
         with OwnGround(cluster, tags) as ground:
             quorum = Quorum(ground, NAMESPACE)
             example = yaml.safe_load((chart.ROOT / "examples" / "quorum.yaml").read_text())
-            quorum.apply(**example["spec"])
+            clients = [*ground.clients(), {"podSelector": {}}]  # the jobs, which have no label
+            quorum.apply(**example["spec"] | {"networkPolicy": {"clientsFrom": clients}})
             quorum.until_ready(example["spec"]["voters"])
             writers = BackgroundWriters(quorum.endpoints(), None, SHORT, ground.resolver()).start()
             time.sleep(WRITING_S)

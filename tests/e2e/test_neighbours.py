@@ -22,6 +22,11 @@ def addresses(case, namespace: str, prefix: str) -> list[str]:
     ]
 
 
+def uid_of(case, namespace: str, name: str) -> str | None:
+    body = case.ground.api.one("pods", name, namespace)
+    return None if body is None else body["metadata"]["uid"]
+
+
 def reaches(pod: Neighbour, targets: set[Target], expected: set[Target]) -> bool:
     """Whether a pod reaches exactly these, as soon as the network follows the policies."""
     deadline = time.monotonic() + SETTLED_S
@@ -61,7 +66,11 @@ def test_neighbour_pod(case):
     began = time.monotonic()
     assert reaches(neighbour, everything, set())
     assert reaches(stranger, everything, set())
+    old = uid_of(case, quorum.namespace, "demo-0")
     quorum.kubectl("delete", "pod", "demo-0", "--wait=false")
+    while uid_of(case, quorum.namespace, "demo-0") in {old, None}:
+        assert time.monotonic() < began + 2 * SETTLED_S, "demo-0 was not made again"
+        time.sleep(0.2)
     quorum.until_ready(3)
     hosts = [*addresses(case, quorum.namespace, "demo-"), f"demo.{quorum.namespace}.svc"]
     api, peer = {(host, API) for host in hosts}, {(host, PEER) for host in hosts[:-1]}

@@ -60,6 +60,8 @@ def configuration(pods: Path, operator: str) -> dict[str, Any]:
     for job in config["scrape_configs"]:
         if job["job_name"] == "kraftquorum-operator":
             del job["kubernetes_sd_configs"], job["relabel_configs"]
+            # In no pod there is no token of an account, so this operator asks for none.
+            del job["scheme"], job["tls_config"], job["authorization"]
             job["static_configs"] = [{"targets": [operator]}]
         else:
             del job["kubernetes_sd_configs"]

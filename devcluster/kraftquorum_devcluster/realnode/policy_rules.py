@@ -89,9 +89,9 @@ class Policies:
             return
         if "namespaceSelector" in peer:
             selected = {
-                str(one["metadata"]["name"])
-                for one in self.namespaces
-                if _matches(peer["namespaceSelector"], one)
+                str(body["metadata"]["name"])
+                for body in self.namespaces
+                if _matches(peer["namespaceSelector"], body)
             }
         else:
             selected = {namespace}

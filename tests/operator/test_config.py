@@ -128,7 +128,7 @@ def test_data_from_before_the_default_keeps_every_record_until_a_person_says_oth
     krq.ready(3)
     operators.stop(operator)
     mark = "kraftquorum.io/defaults"
-    assert {c["metadata"]["labels"].get(mark) for c in krq.list("pvc")} == {"1"}
+    assert {c["metadata"]["labels"].get(mark) for c in krq.list("pvc")} == {"2"}
     krq.kubectl("label", "pvc", "--all", f"{mark}-")
     krq.kubectl("delete", "sts", "demo", "--cascade=orphan")
     operators.start()

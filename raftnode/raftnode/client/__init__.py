@@ -9,12 +9,15 @@ so nothing is written twice and nothing is counted twice.
 - `requests_to_nodes`: which node is asked next, and how often; `leader_search`: whom to ask (pure);
 - `sessions`, `session`: one session for each node, with many operations in a message;
 - `exchange`: one HTTP request, and certainty about whether it was sent; `bodies`: what is in it;
+- `credentials`, `credential_files`: TLS, client certificate and token; `tls_failures`: why not;
 - `leadership_transfer`: a leadership transfer before a node stops;
 - `errors`, `tuning`, `hosts`: outcomes, time limits, and where a node listens.
 """
 
+from raftnode.client.credentials import Credentials
 from raftnode.client.errors import (
     ClientError,
+    CredentialsError,
     NotDoneError,
     OutcomeUnknownError,
     RefusedError,
@@ -28,6 +31,8 @@ from raftnode.client.values import Listing, ListingEntry, LogPage, LogRecord, Va
 __all__ = [
     "ClientError",
     "ClientTuning",
+    "Credentials",
+    "CredentialsError",
     "Listing",
     "ListingEntry",
     "LogPage",

@@ -5,6 +5,7 @@ ClientError
 │   ├── RefusedError          a node refused it, by a name of the API's table
 │   └── UnavailableError      no node could be asked, or none could serve it, until the deadline
 ├── OutcomeUnknownError       a write was sent and it is not known whether it was done
+├── CredentialsError          a file of the client's credentials cannot be used
 └── UnexpectedAnswerError     a read's answer is not what the API promises
 """
 
@@ -69,6 +70,13 @@ class OutcomeUnknownError(ClientError):
         super().__init__(f"{what}: sent to {endpoint}, outcome unknown: {reason}")
         self.endpoint = endpoint
         self.answer = answer
+
+
+class CredentialsError(ClientError):
+    """A file of the client's credentials cannot be used; nothing was sent.
+
+    The message names the file and never has anything of its content.
+    """
 
 
 class UnexpectedAnswerError(ClientError):

@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 import aiohttp
 from pydantic import ValidationError
-from yarl import URL
 
 from raftnode.api.model import TIMEOUT_MS_MAX, ApiError, ApiModel
+from raftnode.client.credential_files import PLAIN, LoadedCredentials, SecretHeaders
+from raftnode.client.tls_failures import describe_tls_failure, is_refused_certificate
 from raftnode.core.types import Endpoint
 from raftnode.session import answers
 from raftnode.session.operations import Kind
@@ -77,6 +78,8 @@ class Answer:
     body: bytes
     result: answers.Answer | None = None
     """What a session brought instead of a body; None: the answer came over HTTP, or is an error."""
+    credentials: int = 0
+    """The version of the credentials that the request went out with."""
 
     @property
     def ok(self) -> bool:
@@ -99,11 +102,23 @@ class Answer:
             return None
 
 
-class NotSentError(Exception):
+class AttemptError(Exception):
+    """A request to one node that brought no answer.
+
+    Attributes:
+        timed_out: whether its time was over, which says little if that was short.
+    """
+
+    def __init__(self, reason: str, *, timed_out: bool = False) -> None:
+        super().__init__(reason)
+        self.timed_out = timed_out
+
+
+class NotSentError(AttemptError):
     """No connection came about: the node certainly did not see the request."""
 
 
-class CutError(Exception):
+class CutError(AttemptError):
     """The request was sent, at least in part, and no whole answer came."""
 
 
@@ -115,6 +130,7 @@ class SendOnceError(aiohttp.ClientConnectionError):
 class _Progress:
     write: bool
     connected: bool = False
+    reused: bool = False
 
 
 def send_once_trace() -> aiohttp.TraceConfig:
@@ -124,6 +140,7 @@ def send_once_trace() -> aiohttp.TraceConfig:
     trace.on_connection_create_end.append(_after_connection)
     trace.on_connection_reuseconn.append(_before_connection)
     trace.on_connection_reuseconn.append(_after_connection)
+    trace.on_connection_reuseconn.append(_note_reuse)
     return trace
 
 
@@ -134,8 +151,9 @@ async def exchange(
     *,
     timeout_s: float,
     connect_timeout_s: float,
+    loaded: LoadedCredentials = PLAIN,
 ) -> Answer:
-    """Send a request to one node and read its whole answer.
+    """Send a request to one node and read its whole answer; follow no redirect.
 
     The session must have been made with `send_once_trace`.
 
@@ -145,24 +163,41 @@ async def exchange(
     """
     progress = _Progress(call.write)
     data = call.body
+    headers = SecretHeaders(loaded.headers)
+    if data is not None:
+        headers["Content-Type"] = call.content_type
     try:
         async with (
             asyncio.timeout(timeout_s),
             session.request(
                 call.method,
-                URL(f"http://{endpoint}{call.path}", encoded=True),
+                loaded.url(endpoint, call.path),
                 data=io.BytesIO(data) if data and len(data) > _BYTES_BODY_MAX else data,
-                headers={"Content-Type": call.content_type} if data is not None else None,
+                headers=headers,
+                ssl=loaded.ssl,
+                server_hostname=loaded.server_name,
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
                 trace_request_ctx=progress,
             ) as response,
         ):
             body = await response.read()
-            return Answer(endpoint, response.status, dict(response.headers), body)
+            return Answer(
+                endpoint,
+                response.status,
+                dict(response.headers),
+                body,
+                credentials=loaded.version,
+            )
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        reason = describe_failure(error, timeout_s)
-        raise (CutError if progress.connected else NotSentError)(reason) from error
+        # A connection that was in use before has shown what TLS it wants.
+        at = None if progress.reused else endpoint
+        reason = describe_failure(error, timeout_s, at, loaded)
+        not_seen = not progress.reused and is_refused_certificate(error)
+        kind = CutError if progress.connected and not not_seen else NotSentError
+        failure = kind(reason, timed_out=isinstance(error, TimeoutError))
+    # Not from the error, which may hold the request's headers.
+    raise failure
 
 
 async def _before_connection(
@@ -179,10 +214,25 @@ async def _after_connection(
     context.trace_request_ctx.connected = True
 
 
-def describe_failure(error: BaseException, timeout_s: float) -> str:
-    """Say why a request or a connection failed."""
+async def _note_reuse(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: Any
+) -> None:
+    context.trace_request_ctx.reused = True
+
+
+def describe_failure(
+    error: BaseException,
+    timeout_s: float,
+    endpoint: Endpoint | None = None,
+    loaded: LoadedCredentials = PLAIN,
+) -> str:
+    """Say why a request or a connection failed; with the node's endpoint, what TLS it may want."""
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
         return f"no answer within {timeout_s * 1000:.0f} ms"
+    if endpoint is not None:
+        reason = describe_tls_failure(error, endpoint, loaded)
+        if reason is not None:
+            return reason
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error.strerror or str(error.os_error)
     return str(error) or type(error).__name__

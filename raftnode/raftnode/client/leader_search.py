@@ -43,6 +43,11 @@ class LeaderSearch:
             self._hints += 1
             self._queue.insert(0, endpoint)
 
+    def again(self, endpoint: Endpoint) -> None:
+        """Ask this one next, though it was asked; the caller limits how often."""
+        self._asked.discard(endpoint)
+        self._queue.insert(0, endpoint)
+
     def next(self) -> Endpoint | None:
         """The next to ask; None when the round is over."""
         while self._queue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,8 @@ from raftnode.client.bodies import (
     key_path,
     post,
 )
+from raftnode.client.credential_files import CredentialFiles
+from raftnode.client.credentials import NO_CREDENTIALS, Credentials
 from raftnode.client.errors import RefusedError
 from raftnode.client.exchange import Answer, Call, OperationCall, answer_within_ms
 from raftnode.client.requests_to_nodes import Asker, Patience
@@ -55,6 +58,8 @@ from raftnode.client.tuning import ClientTuning
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
 from raftnode.session.operations import Kind, append_body, get_body, put_body, read_body
+
+CLUSTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class QuorumClient:
@@ -70,9 +75,15 @@ class QuorumClient:
         sessions: whether writes and reads go through sessions, many in a message; False: each is
             an HTTP request. A node without sessions is asked over HTTP in any case.
         tuning: timeouts of single attempts, pauses between them, the probing of connections.
+        credentials: TLS, client certificate and token; the client reads the files again when they
+            change.
+        cluster_id: the quorum that is meant: nodes of another one refuse every request. None: any.
+
+    Raises:
+        ValueError: no endpoint, or something that is no cluster id.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but one have a default
         self,
         endpoints: Sequence[Endpoint],
         *,
@@ -82,8 +93,15 @@ class QuorumClient:
         rng: random.Random | None = None,
         sessions: bool = True,
         tuning: ClientTuning | None = None,
+        credentials: Credentials = NO_CREDENTIALS,
+        cluster_id: str | None = None,
     ) -> None:
         tuning = tuning or ClientTuning()
+        if cluster_id is not None and not CLUSTER_ID.fullmatch(cluster_id):
+            raise ValueError(
+                f"cluster_id is {cluster_id!r}; expected 1 to 64 letters, digits, '_', '.' or '-', "
+                "the first a letter or a digit"
+            )
         patience = Patience(
             total_ms=timeout_ms,
             attempt_ms=tuning.attempt_timeout_ms,
@@ -99,9 +117,15 @@ class QuorumClient:
             rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
             keepalive=tuning.keepalive,
             sessions=sessions,
+            files=CredentialFiles.of(credentials, cluster_id),
         )
 
     async def __aenter__(self) -> Self:
+        """Open it.
+
+        Raises:
+            CredentialsError: a file of the credentials cannot be used.
+        """
         await self._asker.open()
         return self
 

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,6 +20,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from raftnode.api.errors import RETRIABLE_STATUSES
+from raftnode.client.credential_files import CredentialFiles, LoadedCredentials
+from raftnode.client.credentials import NO_CREDENTIALS
 from raftnode.client.errors import (
     OutcomeUnknownError,
     RefusedError,
@@ -27,6 +30,7 @@ from raftnode.client.errors import (
 )
 from raftnode.client.exchange import (
     Answer,
+    AttemptError,
     Call,
     CutError,
     NotSentError,
@@ -37,7 +41,7 @@ from raftnode.client.exchange import (
 )
 from raftnode.client.hosts import HostsFileResolver
 from raftnode.client.leader_search import LeaderSearch, backoff_ms
-from raftnode.client.session import NoSessionsError
+from raftnode.client.session import NoSessionsError, refuse_redirects_trace
 from raftnode.client.sessions import Sessions
 from raftnode.core.types import Endpoint
 from raftnode.errors import DecodeError
@@ -53,6 +57,11 @@ _PROBES = {
 }
 """Socket options, seconds and milliseconds: a connection is lost after some 3 s without an answer
 of the other's system, whether or not something is under way."""
+
+
+_OF_THIS_NODE = frozenset({"AUTHENTICATION_FAILED", "INCONSISTENT_CLUSTER_ID"})
+"""Refusals of one node that another may not share: it has newer tokens, or is of the cluster that
+is meant. Each node is asked once more at most, not until the deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,7 @@ class Asker:
         rng: random.Random,
         keepalive: bool = False,
         sessions: bool = False,
+        files: CredentialFiles | None = None,
     ) -> None:
         if not endpoints:
             raise ValueError("no endpoint given; a client needs at least one host:port")
@@ -90,6 +100,7 @@ class Asker:
         self._hosts_file = hosts_file
         self._resolver = resolver
         self._rng = rng
+        self._files = files or CredentialFiles(NO_CREDENTIALS)
         self._keepalive = keepalive
         self._session: aiohttp.ClientSession | None = None
         self._wants_sessions = sessions
@@ -99,7 +110,12 @@ class Asker:
         self._reader: Endpoint | None = None
 
     async def open(self) -> None:
-        """Open the session; the caller closes it."""
+        """Open the session; the caller closes it.
+
+        Raises:
+            CredentialsError: a file of the credentials cannot be used.
+        """
+        self._files.refresh()
         resolver = self._resolver
         if self._hosts_file is not None:
             resolver = HostsFileResolver(HostsFile(self._hosts_file), resolver)
@@ -116,7 +132,11 @@ class Asker:
         if self._wants_sessions:
             # The hooks are for requests; each operation of a session is in one message only.
             self._sessions = Sessions(
-                aiohttp.ClientSession(connector=connector, connector_owner=False),
+                aiohttp.ClientSession(
+                    connector=connector,
+                    connector_owner=False,
+                    trace_configs=[refuse_redirects_trace()],
+                ),
                 connect_timeout_s=self._patience.connect_ms / 1000,
             )
 
@@ -168,10 +188,13 @@ class Asker:
         deadline_s = time.monotonic() + total_ms / 1000
         search = LeaderSearch(self._endpoints, self._first(leader=leader), self._rng)
         said: dict[Endpoint, str] = {}
+        denied: RefusedError | None = None
         rounds = 0
         while (left_s := deadline_s - time.monotonic()) > 0:
             endpoint = search.next()
             if endpoint is None:
+                if denied is not None:
+                    raise denied
                 pause_ms = backoff_ms(
                     rounds,
                     first_ms=self._patience.backoff_ms,
@@ -190,9 +213,11 @@ class Asker:
             elif answer.ok:
                 self._remember(endpoint, leader=leader)
                 return answer
+            elif self._is_outdated(answer):
+                search.again(endpoint)
             else:
-                self._take_refusal(call, answer, search, said)
-        raise UnavailableError(str(call), said)
+                denied = self._take_refusal(call, answer, search, said) or denied
+        raise denied or UnavailableError(str(call), said)
 
     async def _attempt(
         self,
@@ -204,21 +229,27 @@ class Asker:
         """Ask one node; None: the client may ask another node."""
         if self._session is None:
             raise RuntimeError("the client is not open; use it as an async context manager")
+        loaded = self._files.current()
         try:
             if isinstance(call, OperationCall):
-                return await self._operate(self._session, endpoint, call, timeout_s)
-            return await self._exchange(self._session, endpoint, call, timeout_s)
+                return await self._operate(self._session, endpoint, call, timeout_s, loaded)
+            return await self._exchange(self._session, endpoint, call, timeout_s, loaded)
         except NotSentError as error:
-            said[endpoint] = f"cannot connect: {error}"
+            _note(said, endpoint, f"cannot connect: {error}", error)
         except CutError as error:
             if call.write:
                 self._forget(endpoint)
                 raise OutcomeUnknownError(str(call), str(error), endpoint=endpoint) from error
-            said[endpoint] = str(error)
+            _note(said, endpoint, str(error), error)
         return None
 
     async def _exchange(
-        self, http: aiohttp.ClientSession, endpoint: Endpoint, call: Call, timeout_s: float
+        self,
+        http: aiohttp.ClientSession,
+        endpoint: Endpoint,
+        call: Call,
+        timeout_s: float,
+        loaded: LoadedCredentials,
     ) -> Answer:
         return await exchange(
             http,
@@ -226,24 +257,44 @@ class Asker:
             call,
             timeout_s=timeout_s,
             connect_timeout_s=min(timeout_s, self._patience.connect_ms / 1000),
+            loaded=loaded,
         )
 
     async def _operate(
-        self, http: aiohttp.ClientSession, endpoint: Endpoint, call: OperationCall, timeout_s: float
+        self,
+        http: aiohttp.ClientSession,
+        endpoint: Endpoint,
+        call: OperationCall,
+        timeout_s: float,
+        loaded: LoadedCredentials,
     ) -> Answer:
         """Ask through the session with a node, or over HTTP if the node has none for it."""
         until_s = time.monotonic() + timeout_s
         if self._sessions is not None:
             try:
-                session = await self._sessions.to(endpoint, timeout_s=timeout_s)
+                session = await self._sessions.to(endpoint, loaded, timeout_s=timeout_s)
                 answer = await session.ask(call.kind, call.body, until_s - time.monotonic())
             except NoSessionsError:
                 pass
             else:
-                return _answer_of(endpoint, answer)
+                return _answer_of(endpoint, answer, session.credentials)
         left_s = until_s - time.monotonic()
         over_http = call.over_http(answer_within_ms(int(left_s * 1000)))
-        return await self._exchange(http, endpoint, over_http, left_s)
+        return await self._exchange(http, endpoint, over_http, left_s, loaded)
+
+    def _is_outdated(self, answer: Answer) -> bool:
+        """Whether the node refused credentials of which there are newer ones by now."""
+        if answer.status != HTTPStatus.UNAUTHORIZED:
+            return False
+        error = answer.decode_error()
+        if error is None or error.outcome != "not_done":
+            return False
+        version = self._files.refresh().version
+        if answer.credentials == version:
+            return False
+        if self._sessions is not None:
+            self._sessions.retire(answer.endpoint, before=version)
+        return True
 
     def _take_refusal(
         self,
@@ -251,8 +302,13 @@ class Asker:
         answer: Answer,
         search: LeaderSearch,
         said: dict[Endpoint, str],
-    ) -> None:
-        """Continue after an answer that is not 2xx, or raise its error."""
+    ) -> RefusedError | None:
+        """Continue after an answer that is not 2xx, or raise its error.
+
+        Returns:
+            What to raise if no other node serves the call either; None: the client may wait and
+            ask again.
+        """
         endpoint = answer.endpoint
         error = answer.decode_error()
         if error is None or error.outcome == "unknown":
@@ -261,7 +317,11 @@ class Asker:
                 raise OutcomeUnknownError(str(call), reason, endpoint=endpoint, answer=error)
             said[endpoint] = reason
             self._forget(endpoint)
-            return
+            return None
+        if error.error in _OF_THIS_NODE and error.outcome == "not_done":
+            said[endpoint] = f"{error.error}: {error.message}"
+            self._forget(endpoint)
+            return RefusedError(error, status=answer.status, endpoint=endpoint)
         if answer.status not in RETRIABLE_STATUSES:
             raise RefusedError(error, status=answer.status, endpoint=endpoint)
         said[endpoint] = f"{error.error}: {error.message}"
@@ -272,15 +332,19 @@ class Asker:
             if hinted != endpoint:
                 search.hint(hinted)
                 self.leader = hinted
+        return None
 
     async def ask_one(self, endpoint: Endpoint, call: Call, timeout_ms: int | None) -> Answer:
-        """Ask one node once, and no other node.
+        """Ask one node, and no other node; again only if it refuses credentials that have changed.
 
         Raises:
             UnavailableError, RefusedError, OutcomeUnknownError, UnexpectedAnswerError: as they say.
         """
         said: dict[Endpoint, str] = {}
-        answer = await self._attempt(endpoint, call, self.total_ms(timeout_ms) / 1000, said)
+        until_s = time.monotonic() + self.total_ms(timeout_ms) / 1000
+        answer = await self._attempt(endpoint, call, until_s - time.monotonic(), said)
+        if answer is not None and self._is_outdated(answer):
+            answer = await self._attempt(endpoint, call, until_s - time.monotonic(), said)
         if answer is None:
             raise UnavailableError(str(call), said)
         if answer.ok:
@@ -309,14 +373,20 @@ class Asker:
             self._reader = None
 
 
-def _answer_of(endpoint: Endpoint, answer: answers.Answer) -> Answer:
+def _note(said: dict[Endpoint, str], endpoint: Endpoint, reason: str, error: AttemptError) -> None:
+    """Keep the reason; the deadline of the whole call is none if there is an earlier one."""
+    if not error.timed_out or endpoint not in said:
+        said[endpoint] = reason
+
+
+def _answer_of(endpoint: Endpoint, answer: answers.Answer, credentials: int) -> Answer:
     if answer.kind == AnswerKind.REFUSED:
         try:
             refusal = answers.decode_refusal(answer.body)
         except DecodeError as error:  # the operation may have been carried out all the same
             raise CutError(str(error)) from None
-        return Answer(endpoint, refusal.status, {}, refusal.error)
-    return Answer(endpoint, 200, {}, b"", answer)
+        return Answer(endpoint, refusal.status, {}, refusal.error, credentials=credentials)
+    return Answer(endpoint, 200, {}, b"", answer, credentials)
 
 
 def _probed_socket(address: Any) -> socket.socket:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import aiohttp
 
+from raftnode.client.credential_files import PLAIN, LoadedCredentials
 from raftnode.client.exchange import (
     CutError,
     NotSentError,
@@ -34,6 +36,9 @@ CLOSE_S = 1.0
 TIMER_PAUSE_S = 0.02
 """The least time between two looks at all deadlines."""
 
+_REFUSALS = frozenset({401, 403, 409})
+"""Statuses of a node that serves sessions, though not to this client with these credentials."""
+
 ANSWER_BYTES_MAX = 64 << 20
 """The largest message that is accepted from a node."""
 
@@ -43,7 +48,37 @@ class NoSessionsError(Exception):
 
     The node is of an older version, has as many sessions as it accepts, or the operation is
     larger than its credits.
+
+    Attributes:
+        lasting: whether the node will serve none for a while.
     """
+
+    def __init__(self, reason: str, *, lasting: bool = False) -> None:
+        super().__init__(reason)
+        self.lasting = lasting
+
+
+class RedirectedError(aiohttp.ClientConnectionError):
+    """A node answered with another address; a client that followed would show it its token."""
+
+
+def refuse_redirects_trace() -> aiohttp.TraceConfig:
+    """Make the hook that lets the opening of a session follow no redirect."""
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(_refuse_redirect)
+    return trace
+
+
+async def _refuse_redirect(
+    _session: aiohttp.ClientSession,
+    _context: SimpleNamespace,
+    redirect: aiohttp.TraceRequestRedirectParams,
+) -> None:
+    redirect.response.close()
+    raise RedirectedError(
+        f"it answers {redirect.response.status} with another address, which the client does not "
+        "follow"
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +100,7 @@ class NodeSession:
 
     Attributes:
         endpoint: the node's.
+        credentials: the version of the credentials that it was opened with.
         usable: whether operations may be given to it: it is open, and nothing on it is overdue.
     """
 
@@ -73,8 +109,10 @@ class NodeSession:
         endpoint: Endpoint,
         websocket: aiohttp.ClientWebSocketResponse,
         greeting: Greeting,
+        credentials: int = 0,
     ) -> None:
         self.endpoint = endpoint
+        self.credentials = credentials
         self.usable = True
         self._websocket = websocket
         self._loop = asyncio.get_running_loop()
@@ -87,12 +125,24 @@ class NodeSession:
         self._timer = DeadlineTimer(self._expire, pause_s=TIMER_PAUSE_S)
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
+        self._retired = False
 
     @classmethod
     async def open(
-        cls, http: aiohttp.ClientSession, endpoint: Endpoint, *, timeout_s: float
+        cls,
+        http: aiohttp.ClientSession,
+        endpoint: Endpoint,
+        *,
+        timeout_s: float,
+        loaded: LoadedCredentials = PLAIN,
     ) -> NodeSession:
         """Connect to a node and read its greeting.
+
+        Args:
+            http: made with `refuse_redirects_trace`.
+            endpoint: the node's.
+            timeout_s: how long that may take.
+            loaded: what to present.
 
         Raises:
             NoSessionsError: the node answers, and serves none.
@@ -101,8 +151,11 @@ class NodeSession:
         try:
             async with asyncio.timeout(timeout_s):
                 websocket = await http.ws_connect(
-                    f"http://{endpoint}{PATH}",
+                    loaded.url(endpoint, PATH),
                     protocols=(SUBPROTOCOL,),
+                    headers=loaded.headers,
+                    ssl=loaded.ssl,
+                    server_hostname=loaded.server_name,
                     max_msg_size=ANSWER_BYTES_MAX,
                     compress=0,
                 )
@@ -112,14 +165,21 @@ class NodeSession:
                     await websocket.close()
                     raise
         except aiohttp.WSServerHandshakeError as error:
-            raise NoSessionsError(f"{endpoint} answers {error.status} to {PATH}") from error
+            failure: Exception = NoSessionsError(
+                f"{endpoint} answers {error.status} to {PATH}",
+                lasting=error.status not in _REFUSALS,
+            )
         except (DecodeError, aiohttp.WSMessageTypeError) as error:
-            raise NotSentError(f"no greeting: {error}") from error
+            failure = NotSentError(f"no greeting: {error}")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise NotSentError(describe_failure(error, timeout_s)) from error
-        session = cls(endpoint, websocket, greeting)
-        session._start()
-        return session
+            reason = describe_failure(error, timeout_s, endpoint, loaded)
+            failure = NotSentError(reason, timed_out=isinstance(error, TimeoutError))
+        else:
+            session = cls(endpoint, websocket, greeting, loaded.version)
+            session._start()
+            return session
+        # Not from the error, which may hold the request's headers.
+        raise failure
 
     def _start(self) -> None:
         for work in (self._send_operations(), self._receive_answers()):
@@ -156,6 +216,16 @@ class NodeSession:
             if not operation.sent and operation in self._waiting:
                 self._waiting.remove(operation)
             raise
+
+    def retire(self) -> None:
+        """Take no further operation, and close once those that it has are answered."""
+        self.usable = False
+        self._retired = True
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        if self._retired and not self._sent and not self._waiting:
+            self._lose("the session was replaced")
 
     # -- out --------------------------------------------------------------------------------------
 
@@ -225,6 +295,7 @@ class NodeSession:
                 operation.answered.set_result(answer)
         if self._waiting:
             self._wake.set()
+        self._close_if_done()
 
     # -- the end ----------------------------------------------------------------------------------
 

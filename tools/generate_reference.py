@@ -94,8 +94,8 @@ def node_settings() -> Iterator[str]:
         "file. The file accepts the names on this page, those of the environment, and those of "
         "the KIPs and of Kafka. The node does not start with an unknown name in the file, or with "
         "an unknown variable that begins with `RAFTNODE_`. It ignores "
-        "`RAFTNODE_BOOTSTRAP_SERVER`, which belongs to the commands, and the variables that "
-        "Kubernetes sets for a Service of that name.\n"
+        "`RAFTNODE_BOOTSTRAP_SERVER` and `RAFTNODE_CLIENT_…`, which belong to the commands, and "
+        "the variables that Kubernetes sets for a Service of that name.\n"
     )
     for name, field in NodeSettings.model_fields.items():
         yield f"## `{name}`\n"
@@ -389,7 +389,8 @@ def _command(path: str, command: Any) -> Iterator[str]:
         shown = ", ".join(f"`{name}`" for name in names if name) or f"`{parameter.name}`"
         text = _words(getattr(parameter, "help", "") or "")
         need = " Required." if parameter.required else ""
-        yield f"- {shown}: {text}{need}"
+        variable = f" Environment: `{parameter.envvar}`." if parameter.envvar else ""
+        yield f"- {shown}: {text}{need}{variable}"
     yield ""
 
 

@@ -35,6 +35,7 @@ class GuardedNode:
         at: where it listens.
         requests: the method, path and token of each request.
         sessions: how many sessions were opened.
+        open_sessions: how many are open.
     """
 
     service: MemoryService
@@ -43,6 +44,7 @@ class GuardedNode:
     at: Endpoint = field(default=Endpoint("127.0.0.1", 0))
     requests: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     sessions: int = 0
+    open_sessions: int = 0
 
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Serve a request, or refuse it."""
@@ -57,8 +59,14 @@ class GuardedNode:
             return _refuse(
                 409, "INCONSISTENT_CLUSTER_ID", f"this node is of {CLUSTER_ID}, not of {meant}"
             )
-        self.sessions += request.path == PATH
-        return await handler(request)
+        if request.path != PATH:
+            return await handler(request)
+        self.sessions += 1
+        self.open_sessions += 1
+        try:
+            return await handler(request)
+        finally:
+            self.open_sessions -= 1
 
 
 def _refuse(status: int, error: str, message: str) -> web.Response:

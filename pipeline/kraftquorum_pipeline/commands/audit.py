@@ -16,9 +16,10 @@ from kraftquorum_pipeline.audit.render import verdict_lines
 from kraftquorum_pipeline.audit.replica_files import ReplicaFiles, find_replicas
 from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.commands.common import local_path, reporting, say
-from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import SparkFlags
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.remote import open_files, path_of
+from raftnode.flag_groups import with_flag_groups
 
 _LOOKS_MAX = 3
 """Each may take hours."""

@@ -15,9 +15,10 @@ from kraftquorum_pipeline.commands.common import (
     reporting,
     say,
 )
-from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import SparkFlags
 from kraftquorum_pipeline.jobs.storage import Store
 from kraftquorum_pipeline.remote import path_of
+from raftnode.flag_groups import with_flag_groups
 
 
 @with_flag_groups

@@ -14,10 +14,11 @@ from kraftquorum_pipeline.commands.common import (
     print_json,
     reporting,
 )
-from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import SparkFlags
 from kraftquorum_pipeline.errors import OptionError, PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
 from kraftquorum_pipeline.report.figures import clusters, read_export
+from raftnode.flag_groups import with_flag_groups
 
 
 @with_flag_groups

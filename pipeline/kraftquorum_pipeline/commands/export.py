@@ -16,9 +16,10 @@ from kraftquorum_pipeline.commands.common import (
     reporting,
     say,
 )
-from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags
 from kraftquorum_pipeline.jobs.export import Export, Exported, export
 from kraftquorum_pipeline.jobs.sink import PARQUET, Sink
+from raftnode.flag_groups import with_flag_groups
 
 _MIB = 1 << 20
 

@@ -1,13 +1,10 @@
-"""The groups of flags that several commands have, and what a command makes of each."""
+"""The groups of flags that several commands have."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -107,30 +104,3 @@ class SparkFlags:
         from kraftquorum_pipeline.session import spark_session  # noqa: PLC0415 - needs PySpark
 
         return spark_session(f"kraftquorum {command}", master=self.master, settings=self.settings())
-
-
-def with_flag_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with each field of its flag groups as a parameter of its own.
-
-    Typer makes a flag of each parameter of a function. It knows no groups of parameters.
-    """
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, Any] = {}
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        group: Any = parameter.annotation
-        if isinstance(group, type) and is_dataclass(group):
-            groups[parameter.name] = group
-            flags = inspect.signature(group, eval_str=True).parameters.values()
-            parameters += (flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in flags)
-        else:
-            parameters.append(parameter)
-
-    @functools.wraps(command)
-    def run(**values: Any) -> None:
-        for name, group in groups.items():
-            flags = {flag.name: values.pop(flag.name) for flag in fields(group)}
-            values[name] = group(**flags)
-        command(**values)
-
-    cast("Any", run).__signature__ = inspect.Signature(parameters)
-    return run

@@ -10,12 +10,13 @@ import msgspec
 import typer
 
 from kraftquorum_pipeline.commands.common import AsJson, local_path, print_json, reporting, say
-from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags
 from kraftquorum_pipeline.datasource import NAME
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
 from kraftquorum_pipeline.jobs.storage import Store
 from kraftquorum_pipeline.report.figures import read_export
+from raftnode.flag_groups import with_flag_groups
 
 
 @with_flag_groups

@@ -13,10 +13,11 @@ import typer
 from pyspark.sql import SparkSession
 
 from kraftquorum_pipeline.commands.common import local_path, reporting, say
-from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import SparkFlags
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.report.figures import Sources, clusters, gather, read_export
 from kraftquorum_pipeline.report.page import render
+from raftnode.flag_groups import with_flag_groups
 
 _ONE = "[CLUSTER=]FILE"
 

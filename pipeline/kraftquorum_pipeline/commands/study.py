@@ -21,7 +21,7 @@ from kraftquorum_pipeline.audit.run import Audit
 from kraftquorum_pipeline.audit.spark import SparkEngine
 from kraftquorum_pipeline.commands.common import local_path, reporting, say
 from kraftquorum_pipeline.commands.count import count_lines
-from kraftquorum_pipeline.commands.flags import SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import SparkFlags
 from kraftquorum_pipeline.commands.report import write_report
 from kraftquorum_pipeline.errors import PipelineExitCode
 from kraftquorum_pipeline.jobs.count import Counted, count
@@ -29,6 +29,7 @@ from kraftquorum_pipeline.jobs.export import export
 from kraftquorum_pipeline.jobs.history import FAULTS, no_faults, write_history
 from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.report.figures import read_events, read_export
+from raftnode.flag_groups import with_flag_groups
 
 
 @with_flag_groups

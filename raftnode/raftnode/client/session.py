@@ -8,6 +8,7 @@ One that was still waiting was certainly not sent.
 from __future__ import annotations
 
 import asyncio
+from asyncio.trsock import TransportSocket
 from collections import deque
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -32,6 +33,9 @@ MESSAGE_BYTES = 256 << 10
 
 CLOSE_S = 1.0
 """How long a node has to answer the close of a session; then the connection is closed anyway."""
+
+CLOSED_CHECK_S = 0.002
+"""The time between two looks at whether a connection is closed: aiohttp does not say when it is."""
 
 TIMER_PAUSE_S = 0.02
 """The least time between two looks at all deadlines."""
@@ -162,7 +166,7 @@ class NodeSession:
                 try:
                     greeting = answers.decode_greeting(await websocket.receive_bytes())
                 except BaseException:
-                    await websocket.close()
+                    await _close(websocket)
                     raise
         except aiohttp.WSServerHandshakeError as error:
             failure: Exception = NoSessionsError(
@@ -334,14 +338,22 @@ class NodeSession:
             self._closing = self._loop.create_task(self._close_connection())
 
     async def _close_connection(self) -> None:
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await self._websocket.close()
-        except (OSError, aiohttp.ClientError, TimeoutError):
-            pass  # aiohttp has closed the connection all the same
+        await _close(self._websocket)
 
     async def close(self) -> None:
         """Close the session."""
         self._lose("the client is closing")
         if self._closing is not None:
             await self._closing
+
+
+async def _close(websocket: aiohttp.ClientWebSocketResponse) -> None:
+    """Close a WebSocket and its connection; of a TLS connection that takes a round trip more."""
+    connection: TransportSocket | None = websocket.get_extra_info("socket")
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            await websocket.close()
+            while connection is not None and connection.fileno() != -1:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(CLOSED_CHECK_S)
+    except (OSError, aiohttp.ClientError, TimeoutError):
+        pass  # aiohttp has closed the connection all the same

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -11,17 +12,26 @@ import typer
 
 from raftnode.client import (
     ClientError,
+    CredentialsError,
     NotDoneError,
     OutcomeUnknownError,
     QuorumClient,
     RefusedError,
     UnavailableError,
 )
+from raftnode.client.servers import CredentialOptions, parse_servers
 from raftnode.commands.output import CommandExitCode, fail, usage
-from raftnode.core.types import Endpoint
 from raftnode.errors import ExitCode
 
 ResultT = TypeVar("ResultT")
+
+DEFAULT_SERVER = "localhost:9080"
+DEFAULT_TIMEOUT_MS = 10_000
+
+SERVERS_HELP = (
+    "API endpoints of nodes to ask first; each of them knows the way to the leader. With "
+    "`https://` before each and without --ca-file, the CAs of the system are trusted."
+)
 
 BootstrapServer = Annotated[
     str,
@@ -29,7 +39,7 @@ BootstrapServer = Annotated[
         "--bootstrap-server",
         envvar="RAFTNODE_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,…",
-        help="API endpoints of nodes to ask first; each of them knows the way to the leader.",
+        help=SERVERS_HELP,
     ),
 ]
 HostsFile = Annotated[
@@ -46,26 +56,102 @@ TimeoutMs = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
-DEFAULT_SERVER = "localhost:9080"
-DEFAULT_TIMEOUT_MS = 10_000
+
+@dataclass(frozen=True, slots=True)
+class CredentialFlags:
+    """The flags of a client's credentials, and of the cluster that is meant."""
+
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca-file",
+            envvar="RAFTNODE_CLIENT_CA_FILE",
+            help="PEM: the CAs that sign the nodes' certificates. With it, connections are TLS.",
+        ),
+    ] = None
+    certificate_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate-file",
+            envvar="RAFTNODE_CLIENT_CERTIFICATE_FILE",
+            help="PEM: the client certificate.",
+        ),
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            envvar="RAFTNODE_CLIENT_KEY_FILE",
+            help="PEM: its key, without a password. Default: it is in the certificate's file.",
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            envvar="RAFTNODE_CLIENT_TOKEN_FILE",
+            help="A bearer token, on one line. Needs TLS.",
+        ),
+    ] = None
+    server_name: Annotated[
+        str | None,
+        typer.Option(
+            "--server-name",
+            envvar="RAFTNODE_CLIENT_SERVER_NAME",
+            help="The name that the nodes' certificates must have, for a forwarded port. "
+            "Default: the host that is asked.",
+        ),
+    ] = None
+    plaintext_token: Annotated[
+        bool,
+        typer.Option(
+            "--plaintext-token",
+            envvar="RAFTNODE_CLIENT_PLAINTEXT_TOKEN",
+            help="Send the token without TLS too, where any machine on the way can read it.",
+        ),
+    ] = False
+    cluster_id: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-id",
+            envvar="RAFTNODE_CLIENT_CLUSTER_ID",
+            help="The cluster that is meant; a node of another one refuses the request. "
+            "Default: any.",
+        ),
+    ] = None
+
+    @property
+    def options(self) -> CredentialOptions:
+        """What of it goes into the credentials."""
+        return CredentialOptions(
+            **{option.name: getattr(self, option.name) for option in fields(CredentialOptions)}
+        )
+
+
+NO_FLAGS = CredentialFlags()
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """The flags of a command that queries a quorum."""
+
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER
+    hosts_file: HostsFile = None
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS
+    credentials: CredentialFlags = NO_FLAGS
 
 
 def ask(
-    servers: str,
-    hosts_file: Path | None,
-    timeout_ms: int,
+    connection: Connection,
     work: Callable[[QuorumClient], Awaitable[ResultT]],
+    *,
+    servers_flag: str = "--bootstrap-server",
 ) -> ResultT:
     """Run work with a client; on failure, print the reason and exit with its code."""
-    try:
-        endpoints = [Endpoint.parse(part.strip()) for part in servers.split(",") if part.strip()]
-    except ValueError as error:
-        raise usage(f"--bootstrap-server: {error}") from None
-    if not endpoints:
-        raise usage("--bootstrap-server: no endpoint given; expected at least one host:port")
+    client = _client(connection, servers_flag)
 
     async def run() -> ResultT:
-        async with QuorumClient(endpoints, timeout_ms=timeout_ms, hosts_file=hosts_file) as client:
+        async with client:
             return await work(client)
 
     try:
@@ -74,12 +160,37 @@ def ask(
         raise fail(str(error), _code(error)) from None
 
 
+def _client(connection: Connection, servers_flag: str) -> QuorumClient:
+    flags = connection.credentials
+    try:
+        endpoints, credentials = parse_servers(connection.bootstrap_server, flags.options)
+        return QuorumClient(
+            endpoints,
+            timeout_ms=connection.timeout_ms,
+            hosts_file=connection.hosts_file,
+            credentials=credentials,
+            cluster_id=flags.cluster_id,
+        )
+    except ValueError as error:
+        raise usage(_with_flags(str(error), servers_flag)) from None
+
+
+def _with_flags(message: str, servers_flag: str) -> str:
+    """Name the flags as they are typed; an error about none of them is about the servers."""
+    named = message
+    for field in fields(CredentialFlags):
+        named = named.replace(field.name, f"--{field.name.replace('_', '-')}")
+    return f"{servers_flag}: {message}" if named == message else named
+
+
 def _code(error: ClientError) -> int:
     match error:
         case RefusedError():
             return CommandExitCode.REFUSED
         case UnavailableError() | NotDoneError():
             return CommandExitCode.UNAVAILABLE
+        case CredentialsError():
+            return ExitCode.USAGE
         case OutcomeUnknownError():
             return CommandExitCode.OUTCOME_UNKNOWN
         case _:

@@ -28,7 +28,18 @@ FLAG_COMMANDS = {
 OTHER_NAMES = {"remove-controller": "remove-voter"}
 """KIP-853's names of commands; `add-controller` reads a controller's own settings file."""
 
-LAST_WINS = frozenset({"bootstrap_server", "hosts_file", "timeout_ms"})
+LAST_WINS = frozenset(
+    {
+        "bootstrap_server",
+        "ca_file",
+        "certificate_file",
+        "hosts_file",
+        "key_file",
+        "server_name",
+        "timeout_ms",
+        "token_file",
+    }
+)
 """Options that say how to ask and not what; given twice, the last value counts, as in Kafka."""
 
 HELP = frozenset({"-h", "--help"})

@@ -11,16 +11,9 @@ import typer
 
 from raftnode.api.model import Appended
 from raftnode.client import ListingEntry, QuorumClient
-from raftnode.commands.connection import (
-    DEFAULT_SERVER,
-    DEFAULT_TIMEOUT_MS,
-    AsJson,
-    BootstrapServer,
-    HostsFile,
-    TimeoutMs,
-    ask,
-)
+from raftnode.commands.connection import AsJson, Connection, ask
 from raftnode.commands.output import CommandExitCode, fail, print_bytes, print_json, usage
+from raftnode.flag_groups import with_flag_groups
 
 app = typer.Typer(no_args_is_help=True, help="Read and write the key-value store.")
 
@@ -32,20 +25,17 @@ ConsistencyOption = Annotated[
 
 
 @app.command()
+@with_flag_groups
 def get(
     key: Key,
     *,
     consistency: ConsistencyOption = "linearizable",
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Print a key's value as it is, byte by byte."""
     answer = ask(
-        bootstrap_server,
-        hosts_file,
-        timeout_ms,
+        connection,
         lambda client: client.get(key, consistency=consistency),
     )
     if answer is None:
@@ -58,6 +48,7 @@ def get(
 
 
 @app.command()
+@with_flag_groups
 def put(
     key: Key,
     value: Annotated[
@@ -67,39 +58,35 @@ def put(
     file: Annotated[
         Path | None, typer.Option("--file", help="A file to read the value from. Default: stdin.")
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Write a key and wait until it is committed: fsynced on a majority."""
     data = _read_value(value, file)
-    done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.put(key, data))
+    done = ask(connection, lambda client: client.put(key, data))
     _show_committed(done, as_json=as_json)
 
 
 @app.command()
+@with_flag_groups
 def delete(
     key: Key,
     *,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Delete a key and wait for the commit; it is no error if the key does not exist."""
-    done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.delete(key))
+    done = ask(connection, lambda client: client.delete(key))
     _show_committed(done, as_json=as_json)
 
 
 @app.command("list")
+@with_flag_groups
 def list_keys(
     prefix: Annotated[str, typer.Argument(help="Only keys that begin with this prefix.")] = "",
     *,
     consistency: ConsistencyOption = "linearizable",
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Print keys in byte order, one per line: offset, size in bytes, key."""
@@ -121,7 +108,7 @@ def list_keys(
             if after is None:
                 return
 
-    ask(bootstrap_server, hosts_file, timeout_ms, work)
+    ask(connection, work)
 
 
 def _show_committed(done: Appended, *, as_json: bool) -> None:

@@ -11,16 +11,9 @@ import typer
 
 from raftnode.client import LogRecord, QuorumClient
 from raftnode.commands import log_files
-from raftnode.commands.connection import (
-    DEFAULT_SERVER,
-    DEFAULT_TIMEOUT_MS,
-    AsJson,
-    BootstrapServer,
-    HostsFile,
-    TimeoutMs,
-    ask,
-)
+from raftnode.commands.connection import AsJson, Connection, ask
 from raftnode.commands.output import as_text, base64_text, print_json
+from raftnode.flag_groups import with_flag_groups
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,6 +22,7 @@ app = typer.Typer(
 
 
 @app.command()
+@with_flag_groups
 def append(
     values: Annotated[
         list[str] | None,
@@ -38,9 +32,7 @@ def append(
         ),
     ] = None,
     *,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Append records and wait until they are committed: fsynced on a majority.
@@ -48,7 +40,7 @@ def append(
     Without values, all of stdin is one record.
     """
     records = [value.encode() for value in values] if values else [sys.stdin.buffer.read()]
-    done = ask(bootstrap_server, hosts_file, timeout_ms, lambda client: client.append(records))
+    done = ask(connection, lambda client: client.append(records))
     if as_json:
         print_json(done.model_dump())
     else:
@@ -56,6 +48,7 @@ def append(
 
 
 @app.command()
+@with_flag_groups
 def read(
     *,
     offset: Annotated[int, typer.Option(min=0, help="Offset of the first record.")] = 0,
@@ -65,9 +58,7 @@ def read(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep reading new records as they are committed.")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: Connection,
     as_json: AsJson = False,
 ) -> None:
     """Print committed records, one per line: offset, epoch, key or kind, value or fields."""
@@ -86,7 +77,7 @@ def read(
                 return
             at = page.next_offset
 
-    ask(bootstrap_server, hosts_file, timeout_ms, work)
+    ask(connection, work)
 
 
 def _text_line(record: LogRecord) -> str:

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from raftnode.client.leadership_transfer import transfer_leadership
-from raftnode.commands.connection import HostsFile, TimeoutMs, ask
+from raftnode.client.servers import parse_servers
+from raftnode.commands.connection import Connection, CredentialFlags, HostsFile, TimeoutMs, ask
 from raftnode.commands.output import usage
 from raftnode.core.types import Endpoint
+from raftnode.flag_groups import with_flag_groups
 
 app = typer.Typer(no_args_is_help=True, help="Query one node.")
 
@@ -19,6 +21,7 @@ _REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
 
 
 @app.command()
+@with_flag_groups
 def hand_over(
     *,
     api: Annotated[
@@ -32,6 +35,7 @@ def hand_over(
     ] = "localhost:9080",
     hosts_file: HostsFile = None,
     timeout_ms: TimeoutMs = HAND_OVER_TIMEOUT_MS,
+    credentials: CredentialFlags,
 ) -> None:
     """Make this node transfer leadership if it is the leader, and wait for the new leader.
 
@@ -40,15 +44,16 @@ def hand_over(
     still answers, so that clients learn which node leads next.
     """
     try:
-        given = Endpoint.parse(api)
+        [given], _ = parse_servers(api)
     except ValueError as error:
         raise usage(f"--api: {error}") from None
     node = Endpoint(_REACHED_BY.get(given.host, given.host), given.port)
+    scheme, separator, _ = api.rpartition("://")
+    connection = Connection(f"{scheme}{separator}{node}", hosts_file, timeout_ms, credentials)
     typer.echo(
         ask(
-            str(node),
-            hosts_file,
-            timeout_ms,
+            connection,
             lambda client: transfer_leadership(client, node, timeout_ms=timeout_ms),
+            servers_flag="--api",
         )
     )

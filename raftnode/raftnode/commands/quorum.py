@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -20,17 +21,11 @@ from raftnode.api.model import (
     VoterSpec,
 )
 from raftnode.client import QuorumClient
-from raftnode.commands.connection import (
-    DEFAULT_SERVER,
-    DEFAULT_TIMEOUT_MS,
-    AsJson,
-    HostsFile,
-    TimeoutMs,
-    ask,
-)
+from raftnode.commands.connection import DEFAULT_SERVER, SERVERS_HELP, AsJson, Connection, ask
 from raftnode.commands.kafka_spelling import kafka_group
 from raftnode.commands.output import print_fields, print_json, print_table, usage
 from raftnode.core.types import Endpoint, ReplicaKey, format_directory_id, parse_directory_id
+from raftnode.flag_groups import with_flag_groups
 
 app = kafka_group("Describe the quorum and change its voters.")
 
@@ -41,9 +36,17 @@ BootstrapServer = Annotated[
         "--bootstrap-controller",
         envvar="RAFTNODE_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,…",
-        help="API endpoints of nodes to ask first; each of them knows the way to the leader.",
+        help=SERVERS_HELP,
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConnection(Connection):
+    """The same flags, with Kafka's other name of the first."""
+
+    bootstrap_server: BootstrapServer = DEFAULT_SERVER
+
 
 ReplicaId = Annotated[
     int,
@@ -78,6 +81,7 @@ Expected = Annotated[
 
 
 @app.command()
+@with_flag_groups
 def describe(
     *,
     status: Annotated[bool, typer.Option("--status", help="Print a summary.")] = False,
@@ -91,9 +95,7 @@ def describe(
     confirmed: Annotated[
         bool, typer.Option("--confirmed", help="Ask the leader to let a majority confirm it first.")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: KafkaConnection,
     as_json: AsJson = False,
 ) -> None:
     """Describe the quorum as the leader sees it: --status or --replication."""
@@ -102,9 +104,7 @@ def describe(
     if human_readable and not replication:
         raise usage("describe: --human-readable goes with --replication only")
     info = ask(
-        bootstrap_server,
-        hosts_file,
-        timeout_ms,
+        connection,
         lambda client: client.describe_quorum(confirmed=confirmed),
     )
     if as_json:
@@ -118,6 +118,7 @@ def describe(
 
 
 @app.command()
+@with_flag_groups
 def add_voter(
     *,
     replica_id: ReplicaId,
@@ -137,9 +138,7 @@ def add_voter(
         ),
     ] = None,
     expected: Expected = None,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: KafkaConnection,
     as_json: AsJson = False,
 ) -> None:
     """Make an observer a voter and wait for the commit."""
@@ -156,18 +155,17 @@ def add_voter(
         before = given or (await client.describe_quorum(confirmed=True)).voter_record
         return await client.add_voter(voter, before, replaces=old)
 
-    _show_change(ask(bootstrap_server, hosts_file, timeout_ms, work), as_json=as_json)
+    _show_change(ask(connection, work), as_json=as_json)
 
 
 @app.command()
+@with_flag_groups
 def remove_voter(
     *,
     replica_id: ReplicaId,
     replica_uuid: ReplicaUuid,
     expected: Expected = None,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: KafkaConnection,
     as_json: AsJson = False,
 ) -> None:
     """Remove a voter and wait for the commit."""
@@ -178,10 +176,11 @@ def remove_voter(
         before = given or (await client.describe_quorum(confirmed=True)).voter_record
         return await client.remove_voter(replica, before)
 
-    _show_change(ask(bootstrap_server, hosts_file, timeout_ms, work), as_json=as_json)
+    _show_change(ask(connection, work), as_json=as_json)
 
 
 @app.command()
+@with_flag_groups
 def reassign(
     *,
     targets: Annotated[
@@ -197,9 +196,7 @@ def reassign(
         typer.Option("--cancel", help="Cancel the reassignment; the voters stay as they are now."),
     ] = False,
     expected: Expected = None,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: KafkaConnection,
     as_json: AsJson = False,
 ) -> None:
     """Set the target voters; the leader adds and removes one voter at a time.
@@ -220,7 +217,7 @@ def reassign(
             raise usage("reassign: the node runs a version without reassignment; upgrade it first")
         return await client.reassign(specs, before)
 
-    accepted = ask(bootstrap_server, hosts_file, timeout_ms, work)
+    accepted = ask(connection, work)
     if as_json:
         print_json(accepted.model_dump(mode="json"))
     elif accepted.target_voters:
@@ -231,6 +228,7 @@ def reassign(
 
 
 @app.command()
+@with_flag_groups
 def transfer(
     *,
     to: Annotated[
@@ -241,9 +239,7 @@ def transfer(
             "up. Default: the leader chooses.",
         ),
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: KafkaConnection,
     as_json: AsJson = False,
 ) -> None:
     """Make the leader transfer leadership; the new leader starts its election at once."""
@@ -255,7 +251,7 @@ def transfer(
         preferred = await _voter(client, wanted[0]) if wanted else None
         return await client.resign(preferred=preferred)
 
-    left = ask(bootstrap_server, hosts_file, timeout_ms, work)
+    left = ask(connection, work)
     if as_json:
         print_json(left.model_dump(mode="json"))
     else:
@@ -276,6 +272,7 @@ async def _voter(client: QuorumClient, wanted: TargetSpec) -> Replica:
 
 
 @app.command()
+@with_flag_groups
 def upgrade(
     *,
     raft_version: Annotated[
@@ -287,15 +284,11 @@ def upgrade(
             help="1: only the node ids of the formation vote; 2: any replica can become a voter.",
         ),
     ],
-    bootstrap_server: BootstrapServer = DEFAULT_SERVER,
-    hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    connection: KafkaConnection,
     as_json: AsJson = False,
 ) -> None:
     """Raise raft.version once every replica's program knows it; it is never lowered."""
-    final = ask(
-        bootstrap_server, hosts_file, timeout_ms, lambda client: client.upgrade(raft_version)
-    )
+    final = ask(connection, lambda client: client.upgrade(raft_version))
     if as_json:
         print_json(final.model_dump(mode="json"))
     else:

@@ -47,6 +47,15 @@ OTHER_VARIABLES: dict[str, tuple[str, ...]] = {
 ELSEWHERE = frozenset({f"{ENV_PREFIX}BOOTSTRAP_SERVER"})
 """Variables with our prefix that are no settings of a node: they are the commands'."""
 
+_CLIENT = f"{ENV_PREFIX}CLIENT_"
+"""The credentials of commands: a pod's preStop hook takes them from the node's environment."""
+
+
+def is_of_commands(variable: str) -> bool:
+    """Whether a variable with our prefix is the commands', and no setting of a node."""
+    return variable in ELSEWHERE or variable.startswith(_CLIENT)
+
+
 _LINKED = "_SERVICE_HOST"
 """Kubernetes sets such a variable for each Service, and others that begin like it."""
 

@@ -14,7 +14,7 @@ from pydantic_settings import EnvSettingsSource
 
 from raftnode.errors import ConfigurationError
 from raftnode.settings.model import NodeSettings
-from raftnode.settings.names import ELSEWHERE, ENV_PREFIX, is_service_link, names_of
+from raftnode.settings.names import ENV_PREFIX, is_of_commands, is_service_link, names_of
 
 
 def load_settings(
@@ -112,7 +112,7 @@ def read_properties(file: Path) -> dict[str, object]:
 def _refuse_unknown(environment: Collection[str]) -> None:
     for name in sorted(environment):
         variable = name.upper()
-        if not variable.startswith(ENV_PREFIX) or variable in ELSEWHERE:
+        if not variable.startswith(ENV_PREFIX) or is_of_commands(variable):
             continue
         if _field_of(variable) is None and not is_service_link(variable, environment):
             raise ConfigurationError(f"the environment: unknown setting {name!r}{_hint(variable)}")

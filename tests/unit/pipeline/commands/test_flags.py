@@ -8,8 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags, with_flag_groups
+from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags
 from kraftquorum_pipeline.errors import OptionError
+from raftnode.flag_groups import with_flag_groups
 
 
 def invoke(*arguments: str, env: dict[str, str] | None = None) -> list[object]:

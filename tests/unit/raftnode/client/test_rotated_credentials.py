@@ -108,6 +108,7 @@ async def test_a_token_is_rotated_under_load_and_no_request_fails(token: Path):
             node.tokens.remove(OLD)
             before = len(done)
             await until(lambda: len(done) > before + 20, "writes with the new token")
+            await until(lambda: node.open_sessions == 1, "the old session to close")
         session = client._asker._sessions._open[node.at]  # type: ignore[union-attr]
         assert session.usable
         assert session.credentials == 1
@@ -178,6 +179,7 @@ async def test_a_session_whose_token_is_refused_is_replaced_and_the_operation_re
     accepted = {OLD}
     opened: list[str] = []
     done: list[str] = []
+    refusals: list[str] = []
 
     async def serve(request: web.Request) -> web.StreamResponse:
         given = request.headers["Authorization"].removeprefix("Bearer ")
@@ -192,6 +194,7 @@ async def test_a_session_whose_token_is_refused_is_replaced_and_the_operation_re
                     done.append(given)
                     answer = answers.encode_written(operation.operation_id, Written(7, 7, 3))
                 else:
+                    refusals.append(given)
                     refused = ApiError(
                         error="AUTHENTICATION_FAILED", message="expired", outcome="not_done"
                     )
@@ -212,6 +215,16 @@ async def test_a_session_whose_token_is_refused_is_replaced_and_the_operation_re
         await asyncio.gather(*(client.put("a", b"1") for _ in range(50)))
         assert opened == [OLD, NEW]
         assert done == [OLD] + [NEW] * 50
+        assert len(refusals) == 1 + 50, "the old session got none of them a second time"
+
+
+async def test_a_refused_session_is_opened_once_the_node_knows_the_token(token: Path):
+    async with guarded_node(tokens=set()) as node, client_of(node.at, token=token) as client:
+        with pytest.raises(RefusedError, match="AUTHENTICATION_FAILED"):
+            await client.put("a", b"1")
+        node.tokens = {OLD}
+        await client.put("a", b"1")
+        assert node.sessions == 1, "the node serves sessions, and is not asked over HTTP instead"
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from raftnode.client import (
     UnavailableError,
     UnexpectedAnswerError,
 )
-from raftnode.commands.connection import ask
+from raftnode.commands.connection import Connection, ask
 from raftnode.commands.output import CommandExitCode
 from raftnode.core.types import Endpoint
 from raftnode.errors import ExitCode
@@ -48,7 +48,7 @@ def test_each_failure_has_its_code_and_one_line(
         raise error
 
     with pytest.raises(typer.Exit) as caught:
-        ask("a:1", None, 100, work)
+        ask(Connection("a:1", timeout_ms=100), work)
     assert caught.value.exit_code == code
     assert capsys.readouterr().err == f"raftnode: {error}\n"
 
@@ -61,7 +61,7 @@ def test_servers_that_are_none_are_a_fault_of_usage(
         raise AssertionError("nobody can be asked")
 
     with pytest.raises(typer.Exit) as caught:
-        ask(servers, None, 100, work)
+        ask(Connection(servers, timeout_ms=100), work)
     assert caught.value.exit_code == ExitCode.USAGE
     assert "--bootstrap-server" in capsys.readouterr().err
 
@@ -71,4 +71,4 @@ def test_what_the_work_gives_is_given():
         assert isinstance(client, QuorumClient)
         return 7
 
-    assert ask(" a:1, b:2 ,", None, 100, work) == 7
+    assert ask(Connection(" a:1, b:2 ,", timeout_ms=100), work) == 7

@@ -5,6 +5,7 @@ PipelineError
 ├── NoJavaError             Spark needs Java 17 and there is none
 └── SourceError             a quorum or a directory
     ├── UnreachableError    no node of the quorum answered in time, or no object store
+    ├── DeniedError         the nodes refuse the client's credentials
     ├── IncompleteError     an export stopped before the end that it should reach
     ├── ClusterIdError      the source is of another cluster than the one asked for
     ├── TrimmedError        the log begins after the offset to read
@@ -31,6 +32,7 @@ class PipelineExitCode(enum.IntEnum):
     NO_JAVA = 7
     DIVERGED = 8
     INCOMPLETE = 9
+    DENIED = 10
 
 
 class PipelineError(Exception):
@@ -75,6 +77,12 @@ class UnreachableError(SourceError):
     """No node of the quorum could serve the read in time, or an object store refused it."""
 
     exit_code = PipelineExitCode.UNREACHABLE
+
+
+class DeniedError(SourceError):
+    """The nodes do not know the client, or it may not read."""
+
+    exit_code = PipelineExitCode.DENIED
 
 
 class IncompleteError(SourceError):

@@ -34,6 +34,8 @@ _EXITS = {
     PipelineExitCode.INCOMPLETE: "No fault was found, but not everything could be checked. For "
     "`export`: it ended before it had everything that was committed when it began, "
     "perhaps because it was stopped, or the files prove less than was exported.",
+    PipelineExitCode.DENIED: "The nodes do not know the client's certificate or token, or its "
+    "subject may not read.",
 }
 
 

@@ -21,7 +21,8 @@ from raftnode.api.server import make_app
 from raftnode.core.types import Endpoint
 from raftnode.session import PATH
 
-CLUSTER_ID = "GuardedCluster"
+CLUSTER_ID = "memory"
+"""Of the service in memory."""
 
 
 @dataclass(slots=True)

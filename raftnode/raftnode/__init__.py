@@ -12,5 +12,6 @@ store of `statemachine`.
 - `api`, `session`, `client`: what clients use, and the Python client;
 - `statemachine`: the key-value store;
 - `cli`, `commands`, `settings`: the program `raftnode` and the settings of a node;
-- `errors`, `hosts`, `log_limit`, `deadline_timer`, `program_version`: what several of them share.
+- `errors`, `hosts`, `log_limit`, `deadline_timer`, `credential_flags`, `flag_groups`,
+  `program_version`: what several of them share.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,8 @@ import typer
 from kraftquorum_pipeline.commands.common import pairs
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.remote import path_of
+from kraftquorum_pipeline.source.options import CREDENTIALS
+from raftnode.credential_flags import NO_FLAGS, CredentialFlags
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +55,8 @@ class LogFlags:
         ),
     ] = None
 
+    credentials: CredentialFlags = NO_FLAGS
+
     def options(self) -> dict[str, str]:
         """Return the options of the data source.
 
@@ -64,11 +69,22 @@ class LogFlags:
             given.setdefault("path", str(self.path.absolute()))
         elif self.bootstrap_server is not None and "path" not in given:
             given.setdefault("bootstrapServers", self.bootstrap_server)
+        if "bootstrapServers" in given:
+            for option, value in self._credentials():
+                given.setdefault(option, value)
         if "path" not in given and "bootstrapServers" not in given:
             raise OptionError(
                 "no log is given: give --path DIRECTORY or --bootstrap-server HOST:PORT,…"
             )
         return given
+
+    def _credentials(self) -> Iterator[tuple[str, str]]:
+        """The options that the flags of nodes stand for."""
+        names = {**CREDENTIALS, "cluster_id": "clusterId"}
+        for field, option in names.items():
+            value = getattr(self.credentials, field)
+            if value:
+                yield option, "true" if value is True else str(value)
 
 
 @dataclass(frozen=True, slots=True)

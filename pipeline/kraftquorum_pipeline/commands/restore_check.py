@@ -14,17 +14,21 @@ from kraftquorum_pipeline.audit.undamaged_log import UndamagedLog, undamaged_log
 from kraftquorum_pipeline.commands.common import AsJson, print_json, reporting, say
 from kraftquorum_pipeline.errors import (
     CorruptError,
+    DeniedError,
     OptionError,
     PipelineExitCode,
     UnreachableError,
 )
 from kraftquorum_pipeline.jobs.restore import Restored, RunningQuorum, compare, look, state_of
 from kraftquorum_pipeline.remote import path_of
-from raftnode.client import ClientError
-from raftnode.core.types import Endpoint
+from raftnode.client import ClientError, CredentialsError, RefusedError
+from raftnode.client.servers import parse_servers
+from raftnode.credential_flags import CredentialFlags, flag_message
 from raftnode.errors import RaftnodeError
+from raftnode.flag_groups import with_flag_groups
 
 
+@with_flag_groups
 def run(
     paths: Annotated[
         list[Path],
@@ -52,6 +56,7 @@ def run(
     hosts_file: Annotated[
         Path | None, typer.Option(help="A file in the format of /etc/hosts.")
     ] = None,
+    credentials: CredentialFlags,
     as_json: AsJson = False,
 ) -> None:
     """Compare the key-value state of files with a running quorum.
@@ -66,7 +71,7 @@ def run(
         except RaftnodeError as error:
             raise CorruptError(", ".join(map(str, paths)), str(error)) from error
         say(f"{len(state)} keys at offset {log.end}; reading from {bootstrap_server}")
-        living = _ask(bootstrap_server, hosts_file, log)
+        living = _ask(bootstrap_server, hosts_file, credentials, log)
         restored = compare(state, log.end, living)
     if as_json:
         print_json({"ok": restored.ok, **asdict(restored)})
@@ -75,17 +80,27 @@ def run(
     raise typer.Exit(int(PipelineExitCode.OK if restored.ok else PipelineExitCode.DIVERGED))
 
 
-def _ask(servers: str, hosts_file: Path | None, log: UndamagedLog) -> RunningQuorum:
+def _ask(
+    servers: str, hosts_file: Path | None, flags: CredentialFlags, log: UndamagedLog
+) -> RunningQuorum:
     try:
-        endpoints = [Endpoint.parse(text.strip()) for text in servers.split(",")]
+        endpoints, credentials = parse_servers(servers, flags.options)
     except ValueError as error:
-        raise OptionError(f"--bootstrap-server: {error}") from None
+        raise OptionError(flag_message(str(error), "--bootstrap-server")) from None
 
     ids = {
         replica["cluster_id"] for replica in log.verdict.replicas.values() if replica["cluster_id"]
     }
+    if flags.cluster_id is not None:
+        ids = {flags.cluster_id}
     try:
-        return asyncio.run(look(endpoints, hosts_file, log.end, ids))
+        return asyncio.run(look(endpoints, hosts_file, log.end, ids, credentials=credentials))
+    except CredentialsError as error:
+        raise OptionError(str(error)) from None
+    except RefusedError as error:
+        if error.status not in {401, 403}:
+            raise UnreachableError(servers, str(error), log.end) from error
+        raise DeniedError(servers, str(error)) from error
     except ClientError as error:
         raise UnreachableError(servers, str(error), log.end) from error
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +19,16 @@ from typing import NamedTuple
 from kraftquorum_pipeline.audit.states import read_state, read_stretch
 from kraftquorum_pipeline.audit.undamaged_log import UndamagedLog
 from kraftquorum_pipeline.errors import ClusterIdError, TrimmedError, UnreachableError
-from raftnode.client import ClientError, LogRecord, QuorumClient, RefusedError
+from raftnode.client import ClientError, Credentials, LogRecord, QuorumClient, RefusedError
+from raftnode.client.credentials import NO_CREDENTIALS
 from raftnode.core.types import Endpoint
 
 _PAGE_BYTES = 1 << 20  # the most that a node returns
 _PAGE_KEYS = 1000
 _SHOWN_MAX = 20
 _PAUSE_S = 1.0
+
+Connect = Callable[[Sequence[Endpoint]], QuorumClient]
 
 PATIENCE_S = 30.0
 """How long to wait for a node that alone can have a record."""
@@ -121,6 +125,7 @@ async def look(
     clusters: Collection[str],
     *,
     patience_s: float = PATIENCE_S,
+    credentials: Credentials = NO_CREDENTIALS,
 ) -> RunningQuorum:
     """Read a running quorum's log from an offset on, and its store.
 
@@ -131,6 +136,7 @@ async def look(
         clusters: the allowed cluster ids; empty: any.
         patience_s: how long to wait for a node that alone can have a record, if it does not
             answer or does not know the record yet.
+        credentials: the client's.
 
     Raises:
         ClusterIdError: it is another cluster.
@@ -139,7 +145,8 @@ async def look(
         ClientError: the client could not read the quorum.
     """
     listed: dict[bytes, Held] = {}
-    async with QuorumClient(nodes, hosts_file=hosts_file) as client:
+    connect = partial(QuorumClient, hosts_file=hosts_file, credentials=credentials)
+    async with connect(nodes) as client:
         before = await client.describe_quorum(confirmed=True)
         if clusters and before.cluster_id not in clusters:
             said = (
@@ -159,7 +166,7 @@ async def look(
                 break
         end = (await client.describe_quorum(confirmed=True)).high_watermark
     records: list[Written] = []
-    async for record in _records(nodes, hosts_file, start, end, patience_s):
+    async for record in _records(nodes, connect, start, end, patience_s):
         if record.control is None and record.key is not None:
             held = None if record.value is None else Held.of(record.offset, record.value)
             records.append(Written(record.offset, record.key, held))
@@ -167,7 +174,7 @@ async def look(
 
 
 async def _records(
-    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, end: int, patience_s: float
+    nodes: Sequence[Endpoint], connect: Connect, offset: int, end: int, patience_s: float
 ) -> AsyncIterator[LogRecord]:
     """Read the committed records from one offset to another, from any node that has them.
 
@@ -178,7 +185,7 @@ async def _records(
     deadline = time.monotonic() + patience_s
     while offset < end:
         try:
-            async with QuorumClient(asked, hosts_file=hosts_file) as client:
+            async with connect(asked) as client:
                 while offset < end:
                     page = await client.read(offset, max_bytes=_PAGE_BYTES, max_wait_ms=500)
                     for record in page.records:
@@ -191,7 +198,7 @@ async def _records(
         except RefusedError as error:
             if error.error != "OFFSET_OUT_OF_RANGE":
                 raise
-            asked = await _having(nodes, hosts_file, offset, patience_s)
+            asked = await _having(nodes, connect, offset, patience_s)
             deadline = time.monotonic() + patience_s
         if offset < end and time.monotonic() > deadline:
             reason = "committed, but no node returned it in time"
@@ -199,12 +206,12 @@ async def _records(
 
 
 async def _having(
-    nodes: Sequence[Endpoint], hosts_file: Path | None, offset: int, patience_s: float
+    nodes: Sequence[Endpoint], connect: Connect, offset: int, patience_s: float
 ) -> list[Endpoint]:
     """Return the nodes that have a record; each node trims its own log."""
     deadline = time.monotonic() + patience_s
     while True:
-        starts = await _starts(nodes, hosts_file)
+        starts = await _starts(nodes, connect)
         having = [node for node, start in starts.items() if start <= offset]
         if having or not starts:
             return having or list(nodes)
@@ -220,10 +227,10 @@ async def _having(
     raise TrimmedError(",".join(map(str, nodes)), said, offset)
 
 
-async def _starts(nodes: Sequence[Endpoint], hosts_file: Path | None) -> dict[Endpoint, int]:
+async def _starts(nodes: Sequence[Endpoint], connect: Connect) -> dict[Endpoint, int]:
     """Return the log start of each node that answers."""
     starts: dict[Endpoint, int] = {}
-    async with QuorumClient(nodes, hosts_file=hosts_file) as client:
+    async with connect(nodes) as client:
 
         async def ask(node: Endpoint) -> None:
             try:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -25,6 +26,9 @@ import pyarrow as pa
 from kraftquorum_pipeline.errors import (
     ClusterIdError,
     CorruptError,
+    DeniedError,
+    OptionError,
+    SourceError,
     TrimmedError,
     UnreachableError,
 )
@@ -44,6 +48,7 @@ from raftnode.api.model import NodeInfo, QuorumInfo
 from raftnode.client import (
     ClientError,
     ClientTuning,
+    CredentialsError,
     LogPage,
     LogRecord,
     QuorumClient,
@@ -57,13 +62,28 @@ _WAIT_MS = 1_000
 _SLOW_S = 0.25
 """An answer that took longer came from a busy node."""
 
+_DENIED = frozenset({401, 403})
+"""Statuses of a node that refuses this client, and will refuse it again."""
+
 _LISTING = 1_000
 _ROWS_BYTES = 8 << 20
 
 
-def client_of(options: ClientOptions, endpoints: Sequence[Endpoint]) -> QuorumClient:
-    """Return a client with the given options."""
-    return QuorumClient(
+@asynccontextmanager
+async def client_of(
+    options: ClientOptions, endpoints: Sequence[Endpoint], cluster_id: str | None = None
+) -> AsyncGenerator[QuorumClient]:
+    """Open a client with the given options.
+
+    Args:
+        options: from the user.
+        endpoints: the nodes to ask.
+        cluster_id: nodes of another cluster refuse the requests; None: any.
+
+    Raises:
+        OptionError: a file of the credentials cannot be used.
+    """
+    client = QuorumClient(
         endpoints,
         timeout_ms=options.timeout_ms,
         hosts_file=options.hosts_file,
@@ -73,7 +93,17 @@ def client_of(options: ClientOptions, endpoints: Sequence[Endpoint]) -> QuorumCl
             retry_backoff_ms=options.retry_backoff_ms,
             retry_backoff_max_ms=options.retry_backoff_max_ms,
         ),
+        credentials=options.credentials,
+        cluster_id=cluster_id,
     )
+    try:
+        await client.__aenter__()
+    except CredentialsError as error:
+        raise OptionError(str(error)) from None
+    try:
+        yield client
+    finally:
+        await client.__aexit__(None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +269,10 @@ async def _look(
     Raises:
         UnreachableError: no node answers; or with `surely`, no leader that a majority confirms.
         ClusterIdError: a node is of another cluster.
+        DeniedError: a node refuses the credentials, and none takes them.
     """
     said: dict[Endpoint, str] = {}
+    denied: dict[Endpoint, RefusedError] = {}
     deadline = time.monotonic() + options.timeout_ms / 1000
     pause_s = options.retry_backoff_ms / 1000
     quorum: QuorumInfo | None = None
@@ -251,6 +283,8 @@ async def _look(
                 return await client.describe_node(endpoint, timeout_ms=options.attempt_timeout_ms)
             except ClientError as error:
                 said[endpoint] = str(error)
+                if isinstance(error, RefusedError) and error.status in _DENIED:
+                    denied[endpoint] = error
                 return None
 
         while True:
@@ -269,6 +303,8 @@ async def _look(
                     raise ClusterIdError(str(endpoint), reason)
                 else:
                     described.append((endpoint, info))
+            if denied and not described:
+                raise DeniedError(options.source, str(next(iter(denied.values()))))
             there = any(info.log_start_offset <= offset for _, info in described)
             knows = not surely or quorum is not None
             if (
@@ -351,7 +387,7 @@ class _Reader:
         while offset < end:
             chosen, everybody = await self._choice(offset)
             for asked in (chosen, everybody):
-                async with client_of(self._options, asked) as client:
+                async with client_of(self._options, asked, self._cluster_id) as client:
                     while offset < end:
                         page = await self._page(client, offset)
                         if page is None or not page.records:
@@ -386,7 +422,7 @@ class _Reader:
         except RefusedError as error:
             if error.error == "OFFSET_OUT_OF_RANGE":
                 return None  # trimmed since the choice: other nodes may have it
-            raise UnreachableError(self._options.source, str(error), offset) from error
+            raise _refused(error)(self._options.source, str(error), offset) from error
         except ClientError:
             return None
         took_s = time.monotonic() - started
@@ -406,11 +442,13 @@ class _Reader:
         while True:
             # From a confirmed leader: another node's store may not have reached the log's start.
             try:
-                async with client_of(self._options, self._options.endpoints) as client:
+                async with client_of(
+                    self._options, self._options.endpoints, self._cluster_id
+                ) as client:
                     page = await client.list(after=after, limit=_LISTING)
                     quorum = None if page.next else await client.describe_quorum(confirmed=True)
             except ClientError as error:
-                raise UnreachableError(self._options.source, str(error), 0) from error
+                raise _refused(error)(self._options.source, str(error), 0) from error
             for entry in page.entries:
                 if entry.offset < log_start:
                     yield state_row(entry.offset, -1, entry.key.encode(), entry.value)
@@ -420,6 +458,16 @@ class _Reader:
         if quorum.voter_record_committed:
             voters = [voter.key for voter in quorum.committed_voters]
             yield voters_row(log_start - 1, -1, voters, quorum.voter_record.offset)
+
+
+def _refused(error: ClientError) -> type[SourceError]:
+    """The pipeline's error for a client's."""
+    if isinstance(error, RefusedError):
+        if error.status in _DENIED:
+            return DeniedError
+        if error.error == "INCONSISTENT_CLUSTER_ID":
+            return ClusterIdError
+    return UnreachableError
 
 
 def _row(record: LogRecord) -> Row:

@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple, cast
 from kraftquorum_pipeline.errors import OptionError
 from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.source.rows import Shape
+from raftnode.client import Credentials
+from raftnode.client.servers import CredentialOptions, parse_servers
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
 from raftnode.logfiles import check_cluster_id
@@ -37,7 +39,9 @@ OPTIONS: dict[str, Option] = {
         "`file://`).",
     ),
     "bootstrapServers": Option(
-        None, "Nodes: `host:port,…`, API endpoints of the quorum. Either this or `path`."
+        None,
+        "Nodes: `host:port,…`, API endpoints of the quorum, or `https://host:port,…`. Either this "
+        "or `path`.",
     ),
     "clusterId": Option(None, "Refuse any other cluster. Default: the one that is found."),
     "startingOffset": Option(
@@ -82,7 +86,33 @@ OPTIONS: dict[str, Option] = {
     "hostsFile": Option(
         None, "Nodes: a file in the format of /etc/hosts, in which names are looked up before DNS."
     ),
+    "caFile": Option(
+        None,
+        "Nodes: PEM, the CAs that sign the nodes' certificates. With it, connections are TLS. "
+        "Like all files here, at the same path on the driver and on every executor.",
+    ),
+    "certificateFile": Option(None, "Nodes: PEM, the client certificate."),
+    "keyFile": Option(
+        None,
+        "Nodes: PEM, its key, without a password. Default: it is in the certificate's file.",
+    ),
+    "tokenFile": Option(None, "Nodes: a bearer token, on one line. Needs TLS."),
+    "serverName": Option(
+        None,
+        "Nodes: the name that their certificates must have. Default: the host that is asked.",
+    ),
+    "plaintextToken": Option("false", "Nodes: `true` sends the token without TLS too."),
 }
+
+CREDENTIALS = {
+    "ca_file": "caFile",
+    "certificate_file": "certificateFile",
+    "key_file": "keyFile",
+    "token_file": "tokenFile",
+    "server_name": "serverName",
+    "plaintext_token": "plaintextToken",
+}
+"""The fields of `CredentialOptions`, and what they are called here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +128,7 @@ class ClientOptions:
     retry_backoff_ms: int
     retry_backoff_max_ms: int
     hosts_file: Path | None
+    credentials: Credentials
 
     @property
     def source(self) -> str:
@@ -183,12 +214,9 @@ def parse_options(given: Mapping[str, str]) -> Options:
 
 def _client(values: _Values, servers: str) -> ClientOptions:
     try:
-        parts = [part.strip() for part in servers.split(",") if part.strip()]
-        endpoints = tuple(Endpoint.parse(part) for part in parts)
+        endpoints, credentials = parse_servers(servers, _credentials(values))
     except ValueError as error:
-        raise OptionError(f"bootstrapServers: {error}") from None
-    if not endpoints:
-        raise OptionError("bootstrapServers: no endpoint given; expected at least one host:port")
+        raise OptionError(_named(str(error))) from None
     hosts = values.text("hostsFile")
     return ClientOptions(
         endpoints=endpoints,
@@ -200,7 +228,31 @@ def _client(values: _Values, servers: str) -> ClientOptions:
         retry_backoff_ms=values.number("retryBackoffMs", 1),
         retry_backoff_max_ms=values.number("retryBackoffMaxMs", 1),
         hosts_file=None if hosts is None else Path(hosts),
+        credentials=credentials,
     )
+
+
+def _credentials(values: _Values) -> CredentialOptions:
+    def file(name: str) -> Path | None:
+        text = values.text(name)
+        return None if text is None else Path(text)
+
+    return CredentialOptions(
+        ca_file=file("caFile"),
+        certificate_file=file("certificateFile"),
+        key_file=file("keyFile"),
+        token_file=file("tokenFile"),
+        server_name=values.text("serverName"),
+        plaintext_token=values.choice("plaintextToken", ("false", "true")) == "true",
+    )
+
+
+def _named(message: str) -> str:
+    """Name the options as they are given; an error about none of them is about the servers."""
+    named = message
+    for field, option in CREDENTIALS.items():
+        named = named.replace(field, option)
+    return f"bootstrapServers: {message}" if named == message else named
 
 
 class _Values:

@@ -11,7 +11,7 @@ so nothing is written twice and nothing is counted twice.
 - `exchange`: one HTTP request, and certainty about whether it was sent; `bodies`: what is in it;
 - `credentials`, `credential_files`: TLS, client certificate and token; `tls_failures`: why not;
 - `leadership_transfer`: a leadership transfer before a node stops;
-- `errors`, `tuning`, `hosts`: outcomes, time limits, and where a node listens.
+- `errors`, `tuning`, `hosts`, `servers`: outcomes, time limits, and where a node listens.
 """
 
 from raftnode.client.credentials import Credentials

@@ -36,7 +36,8 @@ PEM_BYTES_MAX = 1 << 20
 _TOKEN = re.compile(rb"[\x21-\x7e]+")
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger("raftnode.client")
+"""The standard library's: the client runs in programs of others, and these are no node's events."""
 
 
 class SecretHeaders(dict[str, str]):
@@ -188,7 +189,7 @@ class _Part(Generic[PartT]):
                 raise
             if str(error) != self._problem:
                 self._problem = str(error)
-                _log.warning("%s; the client keeps what it read before", error)
+                _logger.warning("%s; the client keeps what it read before", error)
             return False
         self._problem = ""
         self._stamps = stamps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -19,8 +19,9 @@ from raftnode.client import (
     RefusedError,
     UnavailableError,
 )
-from raftnode.client.servers import CredentialOptions, parse_servers
+from raftnode.client.servers import parse_servers
 from raftnode.commands.output import CommandExitCode, fail, usage
+from raftnode.credential_flags import NO_FLAGS, CredentialFlags, flag_message
 from raftnode.errors import ExitCode
 
 ResultT = TypeVar("ResultT")
@@ -55,80 +56,6 @@ TimeoutMs = Annotated[
     typer.Option("--timeout-ms", min=1, max=600_000, help="Longest time for the whole command."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-
-
-@dataclass(frozen=True, slots=True)
-class CredentialFlags:
-    """The flags of a client's credentials, and of the cluster that is meant."""
-
-    ca_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--ca-file",
-            envvar="RAFTNODE_CLIENT_CA_FILE",
-            help="PEM: the CAs that sign the nodes' certificates. With it, connections are TLS.",
-        ),
-    ] = None
-    certificate_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate-file",
-            envvar="RAFTNODE_CLIENT_CERTIFICATE_FILE",
-            help="PEM: the client certificate.",
-        ),
-    ] = None
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--key-file",
-            envvar="RAFTNODE_CLIENT_KEY_FILE",
-            help="PEM: its key, without a password. Default: it is in the certificate's file.",
-        ),
-    ] = None
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file",
-            envvar="RAFTNODE_CLIENT_TOKEN_FILE",
-            help="A bearer token, on one line. Needs TLS.",
-        ),
-    ] = None
-    server_name: Annotated[
-        str | None,
-        typer.Option(
-            "--server-name",
-            envvar="RAFTNODE_CLIENT_SERVER_NAME",
-            help="The name that the nodes' certificates must have, for a forwarded port. "
-            "Default: the host that is asked.",
-        ),
-    ] = None
-    plaintext_token: Annotated[
-        bool,
-        typer.Option(
-            "--plaintext-token",
-            envvar="RAFTNODE_CLIENT_PLAINTEXT_TOKEN",
-            help="Send the token without TLS too, where any machine on the way can read it.",
-        ),
-    ] = False
-    cluster_id: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster-id",
-            envvar="RAFTNODE_CLIENT_CLUSTER_ID",
-            help="The cluster that is meant; a node of another one refuses the request. "
-            "Default: any.",
-        ),
-    ] = None
-
-    @property
-    def options(self) -> CredentialOptions:
-        """What of it goes into the credentials."""
-        return CredentialOptions(
-            **{option.name: getattr(self, option.name) for option in fields(CredentialOptions)}
-        )
-
-
-NO_FLAGS = CredentialFlags()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +99,7 @@ def _client(connection: Connection, servers_flag: str) -> QuorumClient:
             cluster_id=flags.cluster_id,
         )
     except ValueError as error:
-        raise usage(_with_flags(str(error), servers_flag)) from None
-
-
-def _with_flags(message: str, servers_flag: str) -> str:
-    """Name the flags as they are typed; an error about none of them is about the servers."""
-    named = message
-    for field in fields(CredentialFlags):
-        named = named.replace(field.name, f"--{field.name.replace('_', '-')}")
-    return f"{servers_flag}: {message}" if named == message else named
+        raise usage(flag_message(str(error), servers_flag)) from None
 
 
 def _code(error: ClientError) -> int:

@@ -8,9 +8,10 @@ import typer
 
 from raftnode.client.leadership_transfer import transfer_leadership
 from raftnode.client.servers import parse_servers
-from raftnode.commands.connection import Connection, CredentialFlags, HostsFile, TimeoutMs, ask
+from raftnode.commands.connection import Connection, HostsFile, TimeoutMs, ask
 from raftnode.commands.output import usage
 from raftnode.core.types import Endpoint
+from raftnode.credential_flags import CredentialFlags
 from raftnode.flag_groups import with_flag_groups
 
 app = typer.Typer(no_args_is_help=True, help="Query one node.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import pytest
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 
 from kraftquorum_pipeline.commands.flags import LogFlags, SparkFlags
 from kraftquorum_pipeline.errors import OptionError
+from raftnode.credential_flags import CredentialFlags
 from raftnode.flag_groups import with_flag_groups
 
 
@@ -75,3 +78,38 @@ def test_the_flags_of_a_log_become_options_of_the_data_source(
 def test_flags_that_name_no_log_are_refused(flags: LogFlags, reason: str):
     with pytest.raises(OptionError, match=reason):
         flags.options()
+
+
+NODES = LogFlags(
+    bootstrap_server="https://a:1",
+    credentials=CredentialFlags(
+        ca_file=Path("/ca"),
+        certificate_file=Path("/crt"),
+        key_file=Path("/key"),
+        token_file=Path("/token"),
+        server_name="demo",
+        plaintext_token=True,
+        cluster_id="Demo",
+    ),
+)
+
+
+def test_the_flags_of_credentials_become_options_of_nodes_and_not_of_files():
+    assert NODES.options() == {
+        "bootstrapServers": "https://a:1",
+        "caFile": "/ca",
+        "certificateFile": "/crt",
+        "keyFile": "/key",
+        "tokenFile": "/token",
+        "serverName": "demo",
+        "plaintextToken": "true",
+        "clusterId": "Demo",
+    }
+    assert replace(NODES, path=Path("/data")).options() == {"path": "/data"}
+    given = replace(NODES, option=["caFile=/other"]).options()
+    assert given["caFile"] == "/other", "an option wins over a flag"
+
+
+def test_the_environment_names_the_credentials():
+    log = invoke("out", env={"RAFTNODE_CLIENT_TOKEN_FILE": "/token"})[1]
+    assert log == LogFlags(credentials=CredentialFlags(token_file=Path("/token")))

@@ -20,6 +20,7 @@ from proofkit.memoryservice import MemoryService
 from proofkit.replicadirs import batches_in, flip, quorum_history, segments
 from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
+from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
 from raftnode.runtime.committed_reads import READ_BYTES_MAX
@@ -160,7 +161,7 @@ def test_no_more_is_asked_for_in_one_answer_than_a_node_gives():
 
 
 async def gather(nodes: list[Endpoint], end: int, patience_s: float) -> list[bytes | None]:
-    found = restore._records(nodes, None, 0, end, patience_s)
+    found = restore._records(nodes, QuorumClient, 0, end, patience_s)
     return [one.value async for one in found if one.key is not None]
 
 

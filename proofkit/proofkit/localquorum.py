@@ -23,6 +23,7 @@ from typing import Self, TypeVar
 from proofkit import faultynode, tracednode
 from proofkit.faultynode import NodeFaults
 from proofkit.loopback import LoopbackNetwork
+from proofkit.quorumsecurity import ADMIN, QuorumSecurity
 from raftnode.api.model import (
     FormRequest,
     JoinRequest,
@@ -32,6 +33,7 @@ from raftnode.api.model import (
     VoterSpec,
 )
 from raftnode.client import QuorumClient
+from raftnode.client.credentials import NO_CREDENTIALS
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.types import Endpoint
 
@@ -172,6 +174,7 @@ class LocalQuorum:
         network: whose addresses 1 to n are theirs; it outlives the quorum.
         settings: more environment for each node.
         cluster_id: of the quorum that `form` makes.
+        security: of the nodes and of `client`; None: plain connections, without tokens.
     """
 
     def __init__(
@@ -181,8 +184,10 @@ class LocalQuorum:
         network: LoopbackNetwork,
         settings: dict[str, str] | None = None,
         cluster_id: str = CLUSTER_ID,
+        security: QuorumSecurity | None = None,
     ) -> None:
         self.cluster_id = cluster_id
+        self.security = security
         hosts = [network.host(node_id + 1) for node_id in range(nodes)]
         peers = ",".join(f"{host}:{PEER_PORT}" for host in hosts)
         self.nodes: list[LocalNode] = []
@@ -197,10 +202,20 @@ class LocalQuorum:
                 "RAFTNODE_API_ADVERTISED": f"{host}:{API_PORT}",
                 "RAFTNODE_BOOTSTRAP_SERVERS": peers,
                 "TERMINATION_LOG": str(directory.with_suffix(".termination")),
+                **(security.settings(node_id, host) if security else {}),
                 **(settings or {}),
             }
             self.nodes.append(LocalNode(node_id, host, directory, environment, network))
-        self.client = QuorumClient([node.api for node in self.nodes], timeout_ms=10_000)
+        self.client = self.client_of(ADMIN)
+
+    def client_of(self, subject: str, *, timeout_ms: int = 10_000) -> QuorumClient:
+        """A client for a subject of `security`."""
+        return QuorumClient(
+            [node.api for node in self.nodes],
+            timeout_ms=timeout_ms,
+            credentials=self.security.credentials(subject) if self.security else NO_CREDENTIALS,
+            cluster_id=self.cluster_id if self.security else None,
+        )
 
     async def __aenter__(self) -> Self:
         await self.client.__aenter__()

@@ -46,15 +46,13 @@ def describe_tls_failure(
         # An alert comes where the answer should be; most nodes just close the connection.
         if any(_TLS_ALERT in str(cause) for cause in (error, error.__cause__)):
             return "it requires TLS; give ca_file or an https:// address"
-        if isinstance(error, (aiohttp.ServerDisconnectedError, ConnectionResetError)):
+        if _was_cut(error):
             return (
                 "it closed the connection without an answer, as a node that requires TLS does; if "
                 "it does, give ca_file or an https:// address"
             )
-    elif isinstance(error, (aiohttp.ServerDisconnectedError, ConnectionResetError)) or (
-        isinstance(error, aiohttp.ClientOSError) and isinstance(error.__cause__, ConnectionError)
-    ):
-        return _closed(error, loaded)
+    elif _was_cut(error):
+        return _closed(loaded)
     return None
 
 
@@ -71,12 +69,16 @@ def is_refused_certificate(error: BaseException) -> bool:
     )
 
 
-def _closed(error: BaseException, loaded: LoadedCredentials) -> str | None:
-    """A connection that was closed before or after the handshake, without a reason."""
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
-        error.os_error, ConnectionResetError
-    ):
-        return None  # no connection came about
+def _was_cut(error: BaseException) -> bool:
+    """Whether the node closed a connection that had come about, in the handshake or after it."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return isinstance(error.os_error, ConnectionResetError)
+    if isinstance(error, aiohttp.ClientOSError):
+        return isinstance(error.__cause__, ConnectionError)
+    return isinstance(error, (aiohttp.ServerDisconnectedError, ConnectionResetError))
+
+
+def _closed(loaded: LoadedCredentials) -> str:
     certificate = loaded.credentials.certificate_file
     reason = (
         "as a node that requires a client certificate does; if it does, give certificate_file and "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import socket
 import ssl
+import struct
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -72,6 +74,20 @@ async def test_a_node_that_requires_tls(tmp_path: Path):
         reason = await reason_of(node.at, Credentials())
         assert "as a node that requires TLS does; if it does, give ca_file" in reason
         assert not node.requests
+
+
+async def test_a_node_that_requires_tls_and_resets_the_connection():
+    async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        connection = writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    server = await asyncio.start_server(reset, HOST, 0)
+    at = Endpoint(HOST, server.sockets[0].getsockname()[1])
+    async with server:
+        reason = await reason_of(at, Credentials())
+        assert "as a node that requires TLS does; if it does, give ca_file" in reason
 
 
 async def test_a_node_that_says_that_it_requires_tls():

@@ -269,7 +269,7 @@ class MemoryService:
             self.held.append(run)
         return waiting
 
-    async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
+    async def wait_readable(self, offset: Offset, *, max_wait_ms: int) -> None:
         """See `NodeService`."""
         self._check_formed()
         try:
@@ -278,6 +278,10 @@ class MemoryService:
                     await self._grown.wait()
         except TimeoutError:
             pass
+
+    async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
+        """See `NodeService`."""
+        await self.wait_readable(offset, max_wait_ms=max_wait_ms)
         records: list[CommittedRecord] = []
         size_bytes = 0
         for record in self._log[offset:]:

@@ -196,6 +196,14 @@ class NodeService(Protocol):
         """
         ...
 
+    async def wait_readable(self, offset: Offset, *, max_wait_ms: int) -> None:
+        """Wait until `read` has a record at `offset`, or for `max_wait_ms`; it reads nothing.
+
+        Raises:
+            RequestError: NODE_BLANK.
+        """
+        ...
+
     async def read_barrier(self, *, timeout_ms: int) -> Offset:
         """Make the next read of `kv` linearizable.
 

@@ -62,6 +62,10 @@ TURN_S = 0.005
 READS_MAX = 64
 """How many READ operations of a session may wait for records at once."""
 
+READING_MAX = 4
+"""How many of them may read records at once, each a megabyte at most: those that have waited
+together for a record would all hold it, until the client takes their answers."""
+
 TIMER_PAUSE_S = 0.05
 """The least time between two looks at all deadlines: an answer may come so much too late, and many
 different deadlines cost no more than few."""
@@ -145,6 +149,7 @@ class Session:
         self._pending: dict[int, _Pending] = {}
         self._unanswered_bytes = 0
         self._reads: set[asyncio.Task[None]] = set()
+        self._reading = asyncio.Semaphore(READING_MAX)
         self._writer: asyncio.Task[None] | None = None
         self._answers: deque[tuple[bytes, bytes, int]] = deque()
         self._answers_bytes = 0
@@ -172,12 +177,16 @@ class Session:
         began_s = self._loop.time()
         for number, operation in enumerate(taken, start=1):
             self._begin(operation)
-            while self._answers_bytes > ANSWERS_BYTES_MAX:
-                self._room.clear()
-                await self._room.wait()
+            await self._until_room()
             if number % TURN_OPERATIONS == 0 or self._loop.time() - began_s > TURN_S:
                 await asyncio.sleep(0)
                 began_s = self._loop.time()
+
+    async def _until_room(self) -> None:
+        """Wait until fewer bytes of answers wait to be sent."""
+        while self._answers_bytes > ANSWERS_BYTES_MAX:
+            self._room.clear()
+            await self._room.wait()
 
     def _begin(self, operation: Operation) -> None:
         cost = operation.cost_bytes
@@ -255,20 +264,23 @@ class Session:
         task.add_done_callback(self._reads.discard)
 
     async def _read(self, pending: _Pending, read: operations.Read) -> None:
+        offset = Offset(read.offset)
         try:
-            part = await self._service.read(
-                Offset(read.offset), max_bytes=read.max_bytes, max_wait_ms=read.max_wait_ms
-            )
-            async with self._service.turns.turn():
-                records = Records(
-                    tuple(_log_record(record) for record in part.records),
-                    part.next_offset,
-                    part.high_watermark,
-                    part.log_start_offset,
-                )
-                self.answer(
-                    pending, answers.encode_records(pending.operation.operation_id, records)
-                )
+            if read.max_wait_ms:
+                await self._service.wait_readable(offset, max_wait_ms=read.max_wait_ms)
+            async with self._reading:
+                await self._until_room()
+                part = await self._service.read(offset, max_bytes=read.max_bytes, max_wait_ms=0)
+                async with self._service.turns.turn():
+                    records = Records(
+                        tuple(_log_record(record) for record in part.records),
+                        part.next_offset,
+                        part.high_watermark,
+                        part.log_start_offset,
+                    )
+                    self.answer(
+                        pending, answers.encode_records(pending.operation.operation_id, records)
+                    )
         except RequestError as error:
             self.refuse(pending, error)
         except Exception:  # noqa: BLE001 - as for any operation

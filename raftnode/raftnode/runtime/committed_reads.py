@@ -50,6 +50,10 @@ class CommittedReads:
         """The key-value store as far as it is applied."""
         return self._applier.kv
 
+    async def wait_readable(self, offset: Offset, *, max_wait_ms: int) -> None:
+        """Wait until there is a committed record at the offset, or for so long."""
+        await self._applier.wait_applicable(offset, timeout_ms=max_wait_ms)
+
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records; at the end of the log, wait for new ones.
 

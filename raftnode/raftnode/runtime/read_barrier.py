@@ -74,27 +74,30 @@ class WaitingRead:
         """Stop waiting, because the client has gone."""
         if self.done is not None:
             self.done = None
-            self.group.left()
+            self.group.remove(self)
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
     """The reads that one confirmation serves."""
 
-    reads: list[WaitingRead] = field(default_factory=list["WaitingRead"])
-    waiting: int = 0
+    reads: dict[WaitingRead, None] = field(default_factory=dict["WaitingRead", None])
+    """Those that still wait, in the order in which they came."""
     task: asyncio.Task[None] | None = None
 
-    def left(self) -> None:
-        """Note that a read waits no longer; without any, the confirmation serves no purpose."""
-        self.waiting -= 1
-        if self.waiting <= 0 and self.task is not None:
+    def remove(self, read: WaitingRead) -> None:
+        """Forget a read that waits no longer; without any, the confirmation serves no purpose.
+
+        A confirmation may take minutes, and a client may give up many reads in that time.
+        """
+        self.reads.pop(read, None)
+        if not self.reads and self.task is not None:
             self.task.cancel()
 
     def settle(self, outcome: Offset | RequestError) -> None:
         """Settle all reads that still wait."""
         self.task = None  # a client that leaves in its own call cancels nothing
-        reads, self.reads = self.reads, []
+        reads, self.reads = self.reads, {}
         for read in reads:
             read.settle(outcome)
 
@@ -126,8 +129,7 @@ class ReadBarrier:
                 # In a later turn: all reads of this turn share the confirmation.
                 self._begin()
         read = WaitingRead(done, group)
-        group.reads.append(read)
-        group.waiting += 1
+        group.reads[read] = None
         return read
 
     def _begin(self) -> None:
@@ -144,7 +146,7 @@ class ReadBarrier:
         group.task = asyncio.current_task()
         self.groups += 1
         try:
-            if group.waiting <= 0:
+            if not group.reads:
                 return
             offset = await self._confirm(TIMEOUT_MS_MAX)  # no read may wait longer
         except RequestError as error:

@@ -301,6 +301,11 @@ class Service:
         self._refuse_blank()
         return await self._reads.read(offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
 
+    async def wait_readable(self, offset: Offset, *, max_wait_ms: int) -> None:
+        """Wait until there is a committed record at the offset, or for so long."""
+        self._refuse_blank()
+        await self._reads.wait_readable(offset, max_wait_ms=max_wait_ms)
+
     async def read_barrier(self, *, timeout_ms: int) -> Offset:
         """Wait until the key-value store holds all that was acknowledged before this call."""
         self._refuse_unless_leading()

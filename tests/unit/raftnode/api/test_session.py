@@ -358,6 +358,59 @@ async def test_a_client_that_reads_no_answers_stops_its_session_and_no_other(
     await other.websocket.close()
 
 
+@pytest.mark.parametrize("max_wait_ms", [0, 30_000])
+async def test_reads_of_a_client_that_takes_no_answers_hold_no_more_than_other_answers(
+    max_wait_ms: int, api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    """Also those that have waited together for records."""
+    monkeypatch.setattr(session_module, "UNREAD_S", 5.0)
+    held = Held(api.service)
+    monkeypatch.setattr(api.service, "read", held.read)
+    silent = await api.open()
+    records = [NewRecord(None, bytes(60_000))] * 16
+    if not max_wait_ms:
+        api.service.submit(records, lambda _: None)
+    start = len(api.service._log) if max_wait_ms else 0
+    asked = [
+        (number, Kind.READ, operations.read_body(start, 1 << 20, max_wait_ms))
+        for number in range(64)
+    ]
+    await silent.send(*asked)
+    silent.websocket._response.connection.transport.pause_reading()
+    if max_wait_ms:
+        await asyncio.sleep(0.1)
+        api.service.submit(records, lambda _: None)
+    await true(lambda: held.reads >= 5)
+    await asyncio.sleep(0.5)
+    assert held.reads <= 16, "the node read no more than the client takes"
+    silent.websocket._response.connection.transport.resume_reading()
+    for number in range(64):
+        assert (await silent.answer(number)).kind == AnswerKind.RECORDS
+    assert held.reads == 64
+    await silent.websocket.close()
+
+
+async def test_reads_that_wait_for_records_hold_up_no_other_read(client: Client):
+    await client.send(put(1, b"key", b"value"))
+    await client.answer(1)
+    waiting = operations.read_body(1000, 1 << 20, 30_000)
+    await client.send(*((number, Kind.READ, waiting) for number in range(2, 20)))
+    await client.send((20, Kind.READ, operations.read_body(0, 1 << 20, 30_000)))
+    assert (await client.answer(20)).kind == AnswerKind.RECORDS
+
+
+class Held:
+    """Counts the reads of a service."""
+
+    def __init__(self, service: MemoryService) -> None:
+        self._read = service.read
+        self.reads = 0
+
+    async def read(self, offset, *, max_bytes, max_wait_ms):
+        self.reads += 1
+        return await self._read(offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+
+
 async def test_a_handshake_without_our_subprotocol_is_refused(api: Api):
     for protocols in ((), ("kraftquorum.session.v9",)):
         with pytest.raises(aiohttp.WSServerHandshakeError) as caught:

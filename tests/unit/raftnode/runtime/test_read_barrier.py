@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -10,7 +11,7 @@ from raftnode.api.errors import not_leader
 from raftnode.core.types import Offset
 from raftnode.errors import RequestError
 from raftnode.runtime.process.tasks import Tasks
-from raftnode.runtime.read_barrier import ReadBarrier
+from raftnode.runtime.read_barrier import ReadBarrier, WaitingRead
 
 LONG_MS = 60_000
 
@@ -140,3 +141,15 @@ async def test_a_client_that_leaves_takes_no_other_read_with_it(node: Node):
     assert await left == 5
     with pytest.raises(asyncio.CancelledError):
         await gone
+
+
+async def test_a_read_that_was_given_up_is_held_no_longer(node: Node):
+    """A leader without its majority confirms nothing, while a client asks again and again."""
+    first = node.read()
+    await turns()
+    for _ in range(100):
+        node.barrier.submit(pytest.fail).forget()
+    gc.collect()
+    assert sum(isinstance(thing, WaitingRead) for thing in gc.get_objects()) == 1
+    node.asked[0].set_result(Offset(7))
+    assert await first == 7

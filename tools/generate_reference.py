@@ -25,10 +25,11 @@ from proofkit.badrequests import (
     TO_LEADER,
     wrong_requests,
 )
+from proofkit.badrequests.clients import wrong_bytes
 from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import DOCUMENT_NAMES, ERRORS
 from raftnode.api.http import ApiLimits, Route
-from raftnode.api.metrics import HttpMetrics, SessionMetrics
+from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
 from raftnode.cli import make_app
@@ -56,8 +57,8 @@ def http_api() -> Iterator[str]:
     yield (
         "A put is a record with key and value, a delete one with key and null, a raw append one "
         "without key: the log is a change log. An offset above the high watermark waits, then "
-        "reads as empty. Bytes that are not HTTP at all are answered by the HTTP layer with a "
-        "plain 400 or a closed connection.\n"
+        "reads as empty. Bytes that are not HTTP at all are answered with INVALID_REQUEST or a "
+        "closed connection.\n"
     )
     for route in routes:
         yield from _route(route, document["paths"][route.path][route.method.lower()])
@@ -141,6 +142,7 @@ def node_metrics() -> Iterator[str]:
     NodeMetrics(registry)
     HttpMetrics(registry)
     SessionMetrics(registry)
+    LimitMetrics(registry)
     LeaderCollector(lambda: None, registry)
     yield "# Metrics of the node\n"
     yield (
@@ -153,7 +155,13 @@ def node_metrics() -> Iterator[str]:
     yield "| Metric | Type | Labels | In the documents | Meaning |\n|---|---|---|---|---|"
     rows = {
         row.name: row
-        for row in (*NodeMetrics.rows(), *HttpMetrics.rows(), *SessionMetrics.rows(), *LEADER_ROWS)
+        for row in (
+            *NodeMetrics.rows(),
+            *HttpMetrics.rows(),
+            *SessionMetrics.rows(),
+            *LimitMetrics.rows(),
+            *LEADER_ROWS,
+        )
     }
     for metric in sorted(registry.collect(), key=lambda family: family.name):
         row = rows[metric.name]
@@ -213,6 +221,18 @@ def bad_requests() -> Iterator[str]:
                 value = f"{wrong.value}, of itself" if wrong.spends_sender else wrong.value
                 yield f"| {wrong.field} | {value} | {answer} |"
         yield ""
+    yield "## A client's bytes, to any node\n"
+    yield (
+        "What a client may get wrong around a request to the API port. The node does nothing of "
+        "it, and the connection ends. `tests/node/test_bad_clients.py` sends every row. The "
+        "errors are those of the [API](../reference/http-api.md).\n"
+    )
+    yield "| what is sent | answer |"
+    yield "|---|---|"
+    for row in wrong_bytes():
+        answer = row.answer if row.answer == CUT_OFF else f"`{row.answer}`"
+        yield f"| {row.what} | {answer} |"
+    yield ""
 
 
 def bad_changes() -> Iterator[str]:

@@ -28,6 +28,7 @@ Disks and processes:
 - `faultynode`: a node whose storage calls or event loop hang, slow down or fail on demand;
 - `tracednode`: a node that records what its core does;
 - `busyclients`: clients that write and read continuously, and how long they waited;
+- `floods`: thousands of clients at once that use a node up;
 - `clientrecord`: a client's own record of its writes;
 - `kafkacontroller`, `kafkaquorum`: an Apache Kafka controller, to compare with.
 

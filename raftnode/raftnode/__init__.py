@@ -10,6 +10,7 @@ store of `statemachine`.
 - `storage`, `logformat`, `logfiles`: the disk, the format of its bytes, and its public readers;
 - `transport`, `wire`: frames between replicas;
 - `api`, `session`, `client`: what clients use, and the Python client;
+- `limits`: what clients may use of a node, so that a flood takes nothing from the quorum;
 - `statemachine`: the key-value store;
 - `cli`, `commands`, `settings`: the program `raftnode` and the settings of a node;
 - `errors`, `hosts`, `log_limit`, `deadline_timer`, `credential_flags`, `flag_groups`,

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from kraftquorum_operator.metrics import Metrics
-from raftnode.api.metrics import HttpMetrics, SessionMetrics
+from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 
@@ -22,6 +22,7 @@ def families() -> list[Metric]:
     NodeMetrics(registry)
     HttpMetrics(registry)
     SessionMetrics(registry)
+    LimitMetrics(registry)
     LeaderCollector(lambda: None, registry)
     return [*registry.collect(), *Metrics().registry.collect()]
 
@@ -52,7 +53,13 @@ def test_every_label_has_its_bound_on_the_page() -> None:
         if line.startswith("|")
         for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])
     }
-    rows = (*NodeMetrics.rows(), *HttpMetrics.rows(), *SessionMetrics.rows(), *LEADER_ROWS)
+    rows = (
+        *NodeMetrics.rows(),
+        *HttpMetrics.rows(),
+        *SessionMetrics.rows(),
+        *LimitMetrics.rows(),
+        *LEADER_ROWS,
+    )
     used = {label for row in rows for label in row.labels}
     used |= {label for labels in Metrics().labels_of().values() for label in labels}
     assert used <= named

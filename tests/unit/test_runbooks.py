@@ -22,6 +22,7 @@ from kraftquorum_operator.report.conditions import CONDITIONS
 from kraftquorum_operator.report.operations import STEPS
 from raftnode.api.errors import ERRORS
 from raftnode.cli import make_app
+from raftnode.limits.model import Limit
 from raftnode.settings import NodeSettings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,14 @@ EVENTS = set(
     )
 )
 """Of the operator's log; another test holds that page to the code."""
+NODE_EVENTS = set(
+    re.findall(
+        r"^\| `(\w+)` \|",
+        (ROOT / "docs" / "reference" / "log-events.md").read_text(),
+        re.MULTILINE,
+    )
+)
+NAMES = EVENTS | NODE_EVENTS | {limit.value for limit in Limit}
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -157,7 +166,7 @@ def test_metrics_guards_settings_and_codes_that_are_named_exist(name: str) -> No
         elif re.fullmatch(r"kraftquorum_[a-z_]+", word):
             assert word in metrics, word
         elif re.fullmatch(r"[a-z]+(_[a-z]+)+", word):
-            assert word in GUARDS or word in NodeSettings.model_fields or word in EVENTS, word
+            assert word in GUARDS or word in NodeSettings.model_fields or word in NAMES, word
         elif re.fullmatch(r"[A-Z]+(_[A-Z]+)+", word):
             assert word in ERRORS or f"`{word}`" in codes, word
         elif re.fullmatch(r"[a-z]+(-[a-z]+){2,}", word):

@@ -64,6 +64,19 @@ max {BY_QUORUM} (kraftquorum_voters_wanted)
         "The node has started {{ $value }} times in an hour. The exit code of its last container "
         "and the last lines of its log have the reason.",
     ),
+    # Six in a minute for ten minutes: no client that is only slow or unlucky.
+    Alert(
+        "KraftquorumClientsRefused",
+        "warning",
+        f"""
+sum by ({NODE_LABELS}, limit) (rate(raftnode_client_refusals_total[5m])) > 0.1
+""",
+        "10m",
+        f"{NODE} refuses clients by its limit {{{{ $labels.limit }}}}",
+        "For ten minutes the node has refused or cut off {{ $value | humanize }} connections, "
+        "requests or sessions a second. A client floods the node, or the limit is too low for the "
+        "number of clients.",
+    ),
     # Half of the default election timeout.
     Alert(
         "KraftquorumEventLoopSlow",

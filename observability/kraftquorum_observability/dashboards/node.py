@@ -198,6 +198,21 @@ API = (
         (_by_node("raftnode_sessions"),),
         width=12,
     ),
+    Panel(
+        "lines",
+        "Connections of clients",
+        "Open connections of clients. Normal: far below api_connections_max.",
+        (_by_node("raftnode_client_connections"),),
+        width=12,
+    ),
+    Panel(
+        "lines",
+        "Clients refused",
+        "Connections, requests and sessions that a limit refused or cut off. Normal: none.",
+        (_rate("raftnode_client_refusals_total", "limit", "{{limit}}"),),
+        width=12,
+        unit="reqps",
+    ),
 )
 
 PEERS = (

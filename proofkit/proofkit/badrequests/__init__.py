@@ -2,6 +2,7 @@
 
 - `draft`: a good request, decoded so that a test can change it;
 - `rows`: the table of faults and answers;
+- `clients`: what a client's bytes get wrong around a request to the API;
 - `fields`: which wrong values each field of a request can take, so that none is forgotten.
 """
 

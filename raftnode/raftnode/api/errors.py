@@ -72,6 +72,9 @@ ERRORS: dict[str, ErrorKind] = {
     "OFFSET_OUT_OF_RANGE": ErrorKind(
         416, "The offset is below the log start. Only a snapshot holds those records."
     ),
+    "HEAD_TOO_LARGE": ErrorKind(
+        431, "A line of the request's head is too long, or the head has too many headers."
+    ),
     # The wrong node, or the wrong time.
     "NOT_LEADER": ErrorKind(
         421,
@@ -92,8 +95,21 @@ ERRORS: dict[str, ErrorKind] = {
     "QUEUE_FULL": ErrorKind(429, "The leader's append queue is full (`append_queue_bytes`)."),
     "TOO_MANY_SESSIONS": ErrorKind(
         503,
-        "The node has as many sessions as it accepts; use HTTP, or ask again once others have "
+        "The node has as many sessions as it accepts, in total or of this client "
+        "(`api_sessions_max`, `api_holder_sessions_max`); use HTTP, or ask again once others have "
         "closed theirs.",
+    ),
+    "TOO_MANY_CONNECTIONS": ErrorKind(
+        503,
+        "The node has as many connections as it accepts, in total or of this address "
+        "(`api_connections_max`, `api_address_connections_max`). This connection may only ask for "
+        "administration, health and metrics.",
+    ),
+    "TOO_MANY_REQUESTS": ErrorKind(
+        429,
+        "Too many requests are in flight, in total or of this client (`api_requests_max`, "
+        "`api_holder_requests_max`), or their bodies are too large together "
+        "(`api_bodies_max_bytes`); the node did nothing.",
     ),
     "TOO_MUCH_UNCOMMITTED": ErrorKind(
         429,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from aiohttp import web
 from pydantic import ValidationError
@@ -22,7 +22,6 @@ from raftnode.errors import RequestError
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
-_BODY_TIMEOUT_S = 30.0
 _SHOWN_FAULTS_MAX = 5
 
 
@@ -39,6 +38,53 @@ class ApiLimits:
     def json_body_max_bytes(self) -> int:
         """A full batch in base64, with room for the JSON around each record."""
         return self.batch_max_bytes * 3 // 2 + (1 << 20)
+
+
+class BodyLimits(Protocol):
+    """Limits of the bodies that arrive; `raftnode.api.guard.Guard` implements it."""
+
+    def next_body_timeout_s(self) -> float:
+        """How long the next body may take."""
+        ...
+
+    def take_bytes(self, request: web.Request, size: int) -> None:
+        """Count a part of a body until the request is answered.
+
+        Raises:
+            RequestError: TOO_MANY_REQUESTS.
+        """
+        ...
+
+    def body_too_large(self, request: web.Request) -> None:
+        """Note that a body was too large."""
+        ...
+
+    async def body_too_late(self, request: web.Request) -> None:
+        """Note that a body came too late; return once it may be answered."""
+        ...
+
+
+class _NoBodyLimits:
+    """For an application without a guard: a deadline alone."""
+
+    def next_body_timeout_s(self) -> float:
+        """Half a minute."""
+        return 30.0
+
+    def take_bytes(self, request: web.Request, size: int) -> None:
+        """Count nothing."""
+
+    def body_too_large(self, request: web.Request) -> None:
+        """Note nothing."""
+
+    async def body_too_late(self, request: web.Request) -> None:
+        """Note nothing."""
+
+
+BODY_LIMITS: web.AppKey[BodyLimits] = web.AppKey("body_limits", BodyLimits)
+"""Where an application has the limits of its bodies."""
+
+_NO_BODY_LIMITS: BodyLimits = _NoBodyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +159,28 @@ async def read_body(
     """Read the whole body, never holding more than `max_bytes` of it.
 
     Raises:
-        RequestError: `error` when it is larger, BODY_TIMEOUT when it does not arrive.
+        RequestError: `error` when it is larger, BODY_TIMEOUT when it does not arrive,
+            TOO_MANY_REQUESTS when the bodies of all clients take too much memory.
     """
+    limits = request.app.get(BODY_LIMITS) or _NO_BODY_LIMITS
     too_large = refusal(
         error, f"the body is larger than {max_bytes} bytes, the most that the node accepts"
     )
     if (request.content_length or 0) > max_bytes:
+        limits.body_too_large(request)
         raise too_large
-    body = bytearray()
+    body, timeout_s = bytearray(), limits.next_body_timeout_s()
     try:
-        async with asyncio.timeout(_BODY_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             while chunk := await request.content.readany():
+                limits.take_bytes(request, len(chunk))
                 body += chunk
                 if len(body) > max_bytes:
+                    limits.body_too_large(request)
                     raise too_large
     except TimeoutError:
-        raise refusal(
-            "BODY_TIMEOUT", f"the body did not arrive within {_BODY_TIMEOUT_S:g} s"
-        ) from None
+        await limits.body_too_late(request)
+        raise refusal("BODY_TIMEOUT", f"the body did not arrive within {timeout_s:g} s") from None
     except web.RequestPayloadError:
         raise refusal("INVALID_REQUEST", "the body ended early, or its encoding is wrong") from None
     return bytes(body)

@@ -15,6 +15,7 @@ from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_NEXT_OFFSET, HEADER_
 from raftnode.api.model import Appended, KeyList, KeyValue
 from raftnode.api.queries import ListKeysQuery, ReadKeyQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
+from raftnode.limits.answers import LARGE_BYTES
 from raftnode.statemachine.kv import KeyValueReader
 
 _PAGE_MAX_BYTES = 1 << 20
@@ -34,6 +35,10 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
         key = read_key(request)
         await settle(read_query(request, ReadKeyQuery))
         entry = service.kv.get(key)
+        if entry is not None and len(entry.value) >= LARGE_BYTES:
+            entry = None  # a copy, which a thousand waiting requests must not hold
+            await service.turns.memory()
+            entry = service.kv.get(key)
         if entry is None:
             raise refusal(
                 "KEY_NOT_FOUND",

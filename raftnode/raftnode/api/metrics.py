@@ -7,6 +7,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter
 
 from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, MetricTable
+from raftnode.limits.model import Limit
 
 
 class HttpMetrics(MetricTable[Any]):
@@ -45,3 +46,25 @@ class SessionMetrics(MetricTable[Any]):
         if child is None:
             child = self._children[name, outcome] = self.session_operations.labels(name, outcome)
         child.inc()
+
+
+class LimitMetrics(MetricTable[Any]):
+    """Metrics of the limits for clients."""
+
+    client_connections = GaugeRow[Any]("Number of open connections of clients.")
+    client_refusals = CounterRow(
+        "Connections, requests and sessions that a limit refused or cut off.", labels=("limit",)
+    )
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        for limit in Limit:  # a rate needs the 0 before the first refusal
+            self.client_refusals.labels(limit.value)
+
+    def note_connections(self, count: int) -> None:
+        """Note how many connections are open."""
+        self.client_connections.set(count)
+
+    def note_refused(self, limit: Limit) -> None:
+        """Note a refusal."""
+        self.client_refusals.labels(limit.value).inc()

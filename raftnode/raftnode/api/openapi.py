@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from raftnode.api.errors import ERRORS
+from raftnode.api.guard import DATA_PATHS
 from raftnode.api.http import Route
 from raftnode.api.media import BINARY, JSON
 from raftnode.api.model import ApiError, ApiModel
@@ -18,7 +19,7 @@ from raftnode.api.queries import KEY_MAX_BYTES
 Json = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
-_INTERNAL = ("INTERNAL",)
+_INTERNAL = ("TOO_MANY_REQUESTS", "HEAD_TOO_LARGE", "INTERNAL")
 _BODY_ERRORS = ("INVALID_REQUEST", "BODY_TOO_LARGE", "BODY_TIMEOUT")
 
 
@@ -50,6 +51,8 @@ def route_errors(route: Route) -> tuple[str, ...]:
         common = (*_BODY_ERRORS, "UNSUPPORTED_MEDIA_TYPE", *_INTERNAL)
     elif route.binary_body is not None:
         common = (*_BODY_ERRORS, *_INTERNAL)
+    if route.path.startswith(DATA_PATHS):
+        common = ("TOO_MANY_CONNECTIONS", *common)
     return tuple(dict.fromkeys((*route.errors, *common)))
 
 

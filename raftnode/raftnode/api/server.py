@@ -19,8 +19,10 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 
+from raftnode.api.client_connection import LINGERING_S, ClientConnection
 from raftnode.api.errors import ERRORS, refusal
-from raftnode.api.http import ApiLimits, Route, error_response
+from raftnode.api.guard import GUARD, Guard
+from raftnode.api.http import BODY_LIMITS, ApiLimits, Route, error_response
 from raftnode.api.kv_routes import kv_routes
 from raftnode.api.log_routes import log_routes
 from raftnode.api.node_routes import node_routes
@@ -35,9 +37,6 @@ from raftnode.session import PATH as SESSION_PATH
 
 _log = structlog.get_logger(__name__)
 _lines = LineBudget()
-
-_LINGERING_S = 1.0
-"""Time to keep reading from a client whose body was refused, so that it gets the answer."""
 
 _STATUS_NAMES = {
     404: "NOT_FOUND",
@@ -80,6 +79,7 @@ def make_app(
     limits: ApiLimits | None = None,
     observer: RequestObserver | None = None,
     session_observer: SessionObserver | None = None,
+    guard: Guard | None = None,
 ) -> web.Application:
     """Make the application that serves a node.
 
@@ -90,16 +90,19 @@ def make_app(
         limits: sizes to check before the node is called; None: the defaults.
         observer: is called for every request; None: no observer.
         session_observer: is called for the sessions' operations; None: no observer.
+        guard: limits what clients may use; None: the default limits.
     """
-    limits = limits or ApiLimits()
-    sessions = SessionRoute(service, limits, session_observer)
+    limits, guard = limits or ApiLimits(), guard or Guard()
+    service.turns.room = guard.answers.room
+    sessions = SessionRoute(service, limits, session_observer, guard)
     routes = all_routes(service, limits, registry, sessions)
     document = openapi(routes, version=version)
 
     async def describe_api(_request: web.Request) -> web.StreamResponse:
         return web.json_response(document)
 
-    app = web.Application(middlewares=[_make_middleware(observer)])
+    app = web.Application(middlewares=[_make_middleware(observer, guard)])
+    app[GUARD], app[BODY_LIMITS] = guard, guard
     for route in routes:
         # A key is all the rest of the path, slashes and line ends too.
         path = route.path.replace("{key}", "{key:(?s:.*)}")
@@ -138,13 +141,13 @@ def _every_address(port: int) -> socket.socket:
 
 
 class ApiServer:
-    """An application on a listener.
+    """An application on a listener; the application's guard limits its connections, if it has one.
 
     Args:
         app: the application to serve.
         shutdown_grace_ms: longest time for open requests after `stop`.
-        connections_max: largest number of connections; the server closes further ones. Without a
-        limit they would use up the file descriptors that the disk needs.
+        connections_max: largest number of connections without a guard; the server closes further
+            ones. Without a limit they would use up the file descriptors that the disk needs.
         on_connection: called with each new connection.
     """
 
@@ -159,11 +162,12 @@ class ApiServer:
         self._on_connection = on_connection
         self._connections_max = connections_max
         self._listener: asyncio.Server | None = None
+        self._guard = app.get(GUARD)
         self._runner = web.AppRunner(
             app,
             access_log=None,
             shutdown_timeout=shutdown_grace_ms / 1000,
-            lingering_time=_LINGERING_S,
+            lingering_time=LINGERING_S,
             # A client that has gone waits for nothing: long polls, confirmations, queued writes.
             handler_cancellation=True,
         )
@@ -184,8 +188,13 @@ class ApiServer:
         assert server is not None, "set up above"  # noqa: S101
 
         loop = asyncio.get_running_loop()
+        guard = self._guard
+        if guard is not None:
+            guard.begin()
 
         def accept() -> asyncio.BaseProtocol:
+            if guard is not None:
+                return ClientConnection(server, guard, loop)
             if len(server.connections) >= self._connections_max:
                 return _TurnedAway()
             connection = server()
@@ -209,13 +218,15 @@ class ApiServer:
         if self._listener is not None:
             self._listener.close()
         await self._runner.cleanup()
+        if self._guard is not None:
+            self._guard.end()
 
 
-def _make_middleware(observer: RequestObserver | None) -> Middleware:
+def _make_middleware(observer: RequestObserver | None, guard: Guard) -> Middleware:
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         started_s = time.perf_counter()
-        response = await _answer(request, handler)
+        response = await _answer(request, handler, guard)
         # A session lasts as long as its client wants: its operations have a metric of their own.
         is_session = request.path == SESSION_PATH and response.status == 101
         if observer is not None and not is_session:
@@ -232,9 +243,10 @@ def _make_middleware(observer: RequestObserver | None) -> Middleware:
     return answer_errors
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _answer(request: web.Request, handler: Handler, guard: Guard) -> web.StreamResponse:
     try:
-        return await handler(request)
+        async with guard.request(request):
+            return guard.made(await handler(request))
     except RequestError as error:
         return error_response(error)
     except web.HTTPException as error:

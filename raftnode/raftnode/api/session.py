@@ -5,8 +5,9 @@ of WebSockets; `session_route` has that. Operations of a session run at the same
 answered in the order in which they end.
 
 What a client can make the node hold is bounded: operations by the credits, answers by
-`ANSWERS_BYTES_MAX`, beyond which the session begins no further operation. An answer refers to the
-stored value and is encoded when it is sent. A client that reads no answers for `UNREAD_S` loses
+`ANSWERS_BYTES_MAX`, beyond which the session begins no further operation. A large value is read
+when its answer is sent, since reading it makes a copy: it is then the same or a newer one, as a
+read may give at any time until it is answered. A client that reads no answers for `UNREAD_S` loses
 its session.
 """
 
@@ -33,13 +34,16 @@ from raftnode.api.service import (
     NodeService,
     Waiting,
 )
+from raftnode.api.session_share import SessionShare
 from raftnode.core.types import Offset
 from raftnode.deadline_timer import DeadlineTimer
 from raftnode.errors import DecodeError, RequestError
+from raftnode.limits.answers import LARGE_BYTES
 from raftnode.log_limit import LineBudget
 from raftnode.session import answers, operations
 from raftnode.session.answers import FoundValue, Greeting, LogRecord, Records, Refusal, Written
 from raftnode.session.operations import Kind, Operation
+from raftnode.statemachine.kv import Entry
 
 _log = structlog.get_logger(__name__)
 _lines = LineBudget()
@@ -95,7 +99,15 @@ class SessionObserver(Protocol):
 class _Pending:
     """An operation without an answer."""
 
-    __slots__ = ("cost", "deadline_s", "key", "operation", "session", "waiting")
+    __slots__ = (
+        "cost",
+        "deadline_s",
+        "key",
+        "operation",
+        "session",
+        "shared_bytes",
+        "waiting",
+    )
 
     def __init__(self, session: Session, operation: Operation, cost: int) -> None:
         self.session = session
@@ -103,6 +115,7 @@ class _Pending:
         self.cost = cost
         self.deadline_s: float | None = None
         self.key = b""
+        self.shared_bytes = 0
         self.waiting: Waiting | None = None
 
     def written(self, outcome: CommittedRun | RequestError) -> None:
@@ -121,6 +134,19 @@ class _Pending:
             self.session.answer_value(self)
 
 
+class _Answer:
+    """An answer that waits to be sent; `encoded` None: the value of `key`, which is large."""
+
+    __slots__ = ("cost", "encoded", "key", "operation_id", "size")
+
+    def __init__(self, encoded: bytes | None, size: int, pending: _Pending) -> None:
+        self.encoded = encoded
+        self.size = size
+        self.key = pending.key
+        self.operation_id = pending.operation.operation_id
+        self.cost = pending.cost
+
+
 class Session:
     """The state of one session.
 
@@ -130,6 +156,7 @@ class Session:
         send: sends one message; returns once the client's connection takes more.
         spawn: starts and holds a task; `close` cancels it.
         observer: is called for each answered operation; None: no observer.
+        share: what the session may use of the node; None: all.
     """
 
     def __init__(
@@ -139,9 +166,11 @@ class Session:
         send: Callable[[bytes], Awaitable[None]],
         spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
         observer: SessionObserver | None = None,
+        share: SessionShare | None = None,
     ) -> None:
         self._service = service
         self._limits = limits
+        self._share = share
         self._send = send
         self._spawn = spawn
         self._observer = observer
@@ -151,7 +180,7 @@ class Session:
         self._reads: set[asyncio.Task[None]] = set()
         self._reading = asyncio.Semaphore(READING_MAX)
         self._writer: asyncio.Task[None] | None = None
-        self._answers: deque[tuple[bytes, bytes, int]] = deque()
+        self._answers: deque[_Answer] = deque()
         self._answers_bytes = 0
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -161,6 +190,10 @@ class Session:
     def start(self) -> None:
         """Begin to send answers; call `close` afterwards."""
         self._writer = self._spawn(self._write_answers())
+
+    def unsent_bytes(self) -> int:
+        """The size of the answers that wait to be sent."""
+        return self._answers_bytes
 
     # -- operations in ------------------------------------------------------------------------
 
@@ -174,12 +207,17 @@ class Session:
             taken = operations.decode_message(data)
         except DecodeError as error:
             raise SessionFault(str(error)) from None
+        if self._share is not None:
+            self._share.message_taken(len(data))
+            await self._share.turn()
         began_s = self._loop.time()
         for number, operation in enumerate(taken, start=1):
             self._begin(operation)
             await self._until_room()
             if number % TURN_OPERATIONS == 0 or self._loop.time() - began_s > TURN_S:
                 await asyncio.sleep(0)
+                if self._share is not None:
+                    await self._share.turn()
                 began_s = self._loop.time()
 
     async def _until_room(self) -> None:
@@ -201,6 +239,9 @@ class Session:
         pending = _Pending(self, operation, cost)
         self._pending[operation.operation_id] = pending
         try:
+            if self._share is not None:
+                self._share.take(cost)
+                pending.shared_bytes = cost
             self._start(pending)
         except DecodeError as error:
             self.refuse(pending, refusal("INVALID_REQUEST", str(error)))
@@ -313,8 +354,14 @@ class Session:
         if entry is None:
             self.answer(pending, answers.encode_no_value(operation_id, kv.next_offset))
             return
-        value = FoundValue(entry.offset, entry.epoch, kv.next_offset, entry.value)
-        self.answer(pending, answers.encode_value_head(operation_id, value), entry.value)
+        if len(entry.value) < LARGE_BYTES:
+            self.answer(pending, b"".join(self._encode_value(operation_id, entry)))
+        else:
+            self._answer_later(pending, len(entry.value))
+
+    def _encode_value(self, operation_id: int, entry: Entry) -> tuple[bytes, bytes]:
+        value = FoundValue(entry.offset, entry.epoch, self._service.kv.next_offset, entry.value)
+        return answers.encode_value_head(operation_id, value), entry.value
 
     def refuse(self, pending: _Pending, error: RequestError) -> None:
         """Answer with an error, as HTTP does."""
@@ -332,14 +379,20 @@ class Session:
             refusal("INTERNAL", "the node failed on this operation; its log has the details"),
         )
 
-    def answer(
-        self, pending: _Pending, head: bytes, value: bytes = b"", *, outcome: str = "ok"
-    ) -> None:
-        """Queue an answer: the encoded part, and the value that follows it."""
+    def answer(self, pending: _Pending, encoded: bytes, *, outcome: str = "ok") -> None:
+        """Queue an answer."""
+        self._queue(pending, _Answer(encoded, len(encoded), pending), outcome)
+
+    def _answer_later(self, pending: _Pending, size: int) -> None:
+        """Queue an answer with the key's value at the time when it is sent: it is a large copy."""
+        self._queue(pending, _Answer(None, size, pending), "ok")
+
+    def _queue(self, pending: _Pending, answer: _Answer, outcome: str) -> None:
         if self._pending.pop(pending.operation.operation_id, None) is None:
             return  # the session is closed
-        self._answers.append((head, value, pending.cost))
-        self._answers_bytes += len(head) + len(value)
+        self._give_back(pending)
+        self._answers.append(answer)
+        self._answers_bytes += answer.size
         self._wake.set()
         if self._observer is not None:
             self._observer.note_operation(_NAMES.get(pending.operation.kind, "other"), outcome)
@@ -352,7 +405,11 @@ class Session:
         """
         while True:
             while self._answers:
+                if self._share is not None and self._answers_bytes >= LARGE_BYTES:
+                    await self._share.room()
                 message = self._next_message()
+                if self._share is not None and len(message) >= LARGE_BYTES:
+                    self._share.made(len(message))
                 try:
                     async with asyncio.timeout(UNREAD_S):
                         await self._send(message)
@@ -360,6 +417,7 @@ class Session:
                     raise SessionFault(
                         f"the client has read no answer for {UNREAD_S:g} s"
                     ) from None
+                del message  # it may be large, and the next one may come late
                 self._room.set()
             self._wake.clear()
             await self._wake.wait()
@@ -368,24 +426,42 @@ class Session:
         parts: list[bytes] = []
         size = 0
         while self._answers:
-            head, value, cost = self._answers[0]
-            answer_bytes = len(head) + len(value)
-            if parts and size + answer_bytes > MESSAGE_BYTES:
+            answer = self._answers[0]
+            if parts and size + answer.size > MESSAGE_BYTES:
                 break
             self._answers.popleft()
-            parts += (head, value)
-            size += answer_bytes
+            parts += self._encoded(answer)
+            size += answer.size
             # Before it is sent: the client uses these credits as soon as it has the answer.
-            self._unanswered_bytes -= cost
+            self._unanswered_bytes -= answer.cost
         self._answers_bytes -= size
         return answers.encode_message(parts)
+
+    def _encoded(self, answer: _Answer) -> tuple[bytes, ...]:
+        if answer.encoded is not None:
+            return (answer.encoded,)
+        kv = self._service.kv
+        entry = kv.get(answer.key)
+        if entry is None:
+            return (answers.encode_no_value(answer.operation_id, kv.next_offset),)
+        return self._encode_value(answer.operation_id, entry)
+
+    def _give_back(self, pending: _Pending) -> None:
+        if self._share is not None and pending.shared_bytes:
+            self._share.give_back(pending.shared_bytes)
 
     def close(self) -> None:
         """Forget all operations without an answer: what has begun goes on."""
         self._timer.cancel()
+        if self._share is not None:
+            self._share.close()
         for task in (*self._reads, self._writer):
             if task is not None:
                 task.cancel()
+        self._answers.clear()
+        self._answers_bytes = 0
+        for pending in self._pending.values():
+            self._give_back(pending)
         waiting = [pending.waiting for pending in self._pending.values()]
         self._pending.clear()
         for request in waiting:

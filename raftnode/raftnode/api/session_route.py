@@ -8,10 +8,14 @@ import contextlib
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from raftnode.api.client_connection import ClientConnection
 from raftnode.api.errors import refusal
+from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.service import NodeService
 from raftnode.api.session import Session, SessionFault, SessionObserver, greeting_of
+from raftnode.api.session_share import SessionShare
+from raftnode.limits.model import Limit
 from raftnode.log_limit import LineBudget
 from raftnode.session import PATH, SUBPROTOCOL, answers
 
@@ -19,9 +23,6 @@ __all__ = ["SessionObserver", "SessionRoute"]
 
 _log = structlog.get_logger(__name__)
 _lines = LineBudget()
-
-SESSIONS_MAX = 2_048
-"""How many sessions a node accepts: each may make it hold its credits and its answers."""
 
 HEARTBEAT_S = 20.0
 """How often a silent client is asked whether it is there; half of it without a sign ends the
@@ -41,6 +42,7 @@ class SessionRoute:
         service: the node.
         limits: sizes to check before the node is called.
         observer: is called for sessions and their operations; None: no observer.
+        guard: limits the sessions; None: the default limits.
     """
 
     def __init__(
@@ -48,10 +50,12 @@ class SessionRoute:
         service: NodeService,
         limits: ApiLimits,
         observer: SessionObserver | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._service = service
         self._limits = limits
         self._observer = observer
+        self._guard = guard or Guard()
         self._open: dict[web.WebSocketResponse, asyncio.Transport | None] = {}
 
     def route(self) -> Route:
@@ -79,11 +83,13 @@ class SessionRoute:
                 "INVALID_REQUEST",
                 f"Sec-WebSocket-Protocol is {offered!r}; this node speaks {SUBPROTOCOL}",
             )
-        if len(self._open) >= SESSIONS_MAX:
-            raise refusal(
-                "TOO_MANY_SESSIONS",
-                f"{len(self._open)} sessions are open, the most of a node; use HTTP, or ask later",
-            )
+        end = self._guard.take_session(request)
+        try:
+            return await self._open_session(request)
+        finally:
+            end()
+
+    async def _open_session(self, request: web.Request) -> web.StreamResponse:
         credit_bytes = greeting_of(self._limits).credit_bytes
         websocket = web.WebSocketResponse(
             protocols=(SUBPROTOCOL,),
@@ -97,7 +103,7 @@ class SessionRoute:
         self._open[websocket] = transport if isinstance(transport, asyncio.Transport) else None
         self._note()
         try:
-            await self._serve(websocket)
+            await self._serve(websocket, request)
         finally:
             self._open.pop(websocket, None)
             self._note()
@@ -107,8 +113,10 @@ class SessionRoute:
         if self._observer is not None:
             self._observer.note_sessions(len(self._open))
 
-    async def _serve(self, websocket: web.WebSocketResponse) -> None:
+    async def _serve(self, websocket: web.WebSocketResponse, request: web.Request) -> None:
         faults: list[str] = []
+        holder, protocol = self._guard.holder_of(request), request.protocol
+        connection = protocol if isinstance(protocol, ClientConnection) else None
         try:
             async with asyncio.TaskGroup() as group:
                 session = Session(
@@ -117,7 +125,10 @@ class SessionRoute:
                     websocket.send_bytes,
                     group.create_task,
                     self._observer,
+                    share=SessionShare(self._guard, holder, connection),
                 )
+                if connection is not None:
+                    connection.queued_bytes = session.unsent_bytes
                 try:
                     await websocket.send_bytes(answers.encode_greeting(session.greeting))
                     session.start()
@@ -130,6 +141,7 @@ class SessionRoute:
             pass  # the client has gone
         if faults:
             _lines.say(_log.warning, "session_refused", "fault", reason=faults[0])
+            self._guard.refused(Limit.SESSION_FAULT, holder)
             reason = faults[0].encode()[:_REASON_MAX].decode(errors="ignore").encode()
             await self._close(websocket, WSCloseCode.POLICY_VIOLATION, reason)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 REST_AFTER_S = 0.002
@@ -24,9 +24,16 @@ class Turns:
     """
 
     def __init__(self) -> None:
+        self.room: Callable[[], Awaitable[None]] | None = None
+        """Returns once there is memory for one more large answer; None: at once."""
         self._lock = asyncio.Lock()
         self._took_s = 0.0
         self._rests_until_s = 0.0
+
+    async def memory(self) -> None:
+        """Wait until there is memory for a large answer, which the caller makes at once."""
+        if self.room is not None:
+            await self.room()
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[None]:
@@ -37,6 +44,7 @@ class Turns:
         """
         async with self._lock:
             await asyncio.sleep(max(self._rests_until_s - time.monotonic(), 0))
+            await self.memory()
             began_s = time.monotonic()
             try:
                 yield

@@ -100,6 +100,9 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
     )
     for small, large in (
         ("record_max_bytes", "max_batch_bytes"),
+        ("api_address_connections_max", "api_connections_max"),
+        ("api_holder_requests_max", "api_requests_max"),
+        ("api_holder_sessions_max", "api_sessions_max"),
         ("max_batch_bytes", "append_queue_bytes"),
         ("max_batch_bytes", "max_uncommitted_bytes"),
         ("max_batch_bytes", "segment_bytes"),

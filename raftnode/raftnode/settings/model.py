@@ -357,6 +357,98 @@ class NodeSettings(BaseSettings):
         "0: it exits at once.",
     )
 
+    # The clients' limits.
+    api_connections_max: int = Field(
+        default=4096,
+        ge=8,
+        le=65_536,
+        description="Connections of clients that the node keeps. For a further one it closes an "
+        "idle one, of the address that has most. If none is idle, the new one may only ask for "
+        "administration, health and metrics. The node also keeps 512 of the files that "
+        "the system allows it for peers and the disk, and lowers this limit if it must.",
+    )
+    api_address_connections_max: int = Field(
+        default=1024,
+        ge=4,
+        le=65_536,
+        description="Connections of one address, of those in `api_connections_max`; an IPv6 subnet "
+        "of 64 bits counts as one address. Raise it to `api_connections_max` if a proxy, a "
+        "NAT or a service mesh hides the clients behind one address.",
+    )
+    api_requests_max: int = Field(
+        default=2048,
+        ge=8,
+        le=65_536,
+        description="Requests for records and keys in flight, long polls included. The node "
+        "refuses more with TOO_MANY_REQUESTS. Probes, metrics and administration do not count.",
+    )
+    api_holder_requests_max: int = Field(
+        default=512,
+        ge=4,
+        le=65_536,
+        description="Requests in flight of one address, of those in `api_requests_max`.",
+    )
+    api_sessions_max: int = Field(
+        default=2048,
+        ge=1,
+        le=65_536,
+        description="Sessions that may be open; the node refuses more with TOO_MANY_SESSIONS.",
+    )
+    api_holder_sessions_max: int = Field(
+        default=512,
+        ge=1,
+        le=65_536,
+        description="Sessions of one address, of those in `api_sessions_max`. Below "
+        "`api_address_connections_max`, so that its sessions leave it room for other requests.",
+    )
+    api_bodies_max_bytes: int = Field(
+        default=16 << 20,
+        ge=1 << 20,
+        le=4 << 30,
+        description="Bytes of the requests in flight, in bodies and in operations of sessions; "
+        "the node refuses more with TOO_MANY_REQUESTS. An address may have as many as are "
+        "left, so that others always have room. A write waits for those before it, so the "
+        "limit bounds that wait, too. The node raises it to four times the largest body, "
+        "which is 1.5 times `max_batch_bytes` and 1 MiB.",
+    )
+    api_unread_max_bytes: int = Field(
+        default=64 << 20,
+        ge=1 << 20,
+        le=4 << 30,
+        description="Bytes of answers that wait for clients to read them. Beyond it the node cuts "
+        "off clients that have read nothing for a second, first of the address that "
+        "has most.",
+    )
+    api_head_timeout_ms: int = Field(
+        default=10_000,
+        ge=50,
+        le=_DAY_MS,
+        description="Milliseconds in which the head of a request must arrive, from the "
+        "connection's begin or the head's first byte.",
+    )
+    api_body_timeout_ms: int = Field(
+        default=30_000,
+        ge=50,
+        le=_DAY_MS,
+        description="Milliseconds in which the body of a request must arrive; the node answers a "
+        "later one with BODY_TIMEOUT. It waits up to a quarter longer, so that bodies which "
+        "begin together do not end together.",
+    )
+    api_unread_timeout_ms: int = Field(
+        default=30_000,
+        ge=50,
+        le=_DAY_MS,
+        description="Milliseconds for which a client may read nothing of an answer before the node "
+        "cuts it off.",
+    )
+    api_idle_timeout_ms: int = Field(
+        default=120_000,
+        ge=50,
+        le=_DAY_MS,
+        description="Milliseconds after which the node closes a connection without a request. "
+        "More than the time between two scrapes or probes.",
+    )
+
     # The process.
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The lowest level that is logged."

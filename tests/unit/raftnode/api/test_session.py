@@ -16,12 +16,13 @@ from prometheus_client import CollectorRegistry
 
 from proofkit.memoryservice import MemoryService
 from raftnode.api import session as session_module
-from raftnode.api import session_route
+from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits
 from raftnode.api.metrics import HttpMetrics, SessionMetrics
 from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
 from raftnode.core.types import Endpoint
+from raftnode.limits.model import ClientLimits
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import Kind
@@ -423,13 +424,11 @@ async def test_a_handshake_without_our_subprotocol_is_refused(api: Api):
         assert (await plain.json())["error"] == "INVALID_REQUEST"
 
 
-async def test_more_sessions_than_the_node_accepts_are_refused(
-    api: Api, client: Client, monkeypatch: pytest.MonkeyPatch
-):
+async def test_more_sessions_than_the_node_accepts_are_refused(api: Api, client: Client):
     del client
     registry = CollectorRegistry()
-    monkeypatch.setattr(session_route, "SESSIONS_MAX", 1)
-    app = make_app(MemoryService(), registry=registry, version="1")
+    guard = Guard(ClientLimits(sessions_max=1))
+    app = make_app(MemoryService(), registry=registry, version="1", guard=guard)
     server = ApiServer(app, shutdown_grace_ms=0)
     try:
         at = await server.start(Endpoint("127.0.0.1", 0))

@@ -374,17 +374,36 @@ async def test_a_port_that_is_taken_is_named(machine, tmp_path):
 
 async def test_connections_too_many_are_turned_away_and_the_rest_served(machine, monkeypatch):
     """Without a limit clients would use up the descriptors, and then the disk "fails"."""
-    monkeypatch.setattr(listeners, "descriptors_for_clients", lambda _: 3)
+    monkeypatch.setattr(listeners, "descriptors_for_clients", lambda _: 6)
     async with machine.running():
         api = machine.service.api_endpoint
         held = [await asyncio.open_connection(api.host, api.port) for _ in range(3)]
-        reader, writer = await asyncio.open_connection(api.host, api.port)
+        for _, writer in held:
+            writer.write(b"GET /v1/log?offset=9999&max_wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.1)
+        # All are busy: three more may ask for administration, and of more the oldest goes.
+        few = [await asyncio.open_connection(api.host, api.port) for _ in range(4)]
+        reader, writer = few[0]
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
-        writer.close()
-        reader, kept = held[0]
+        reader, kept = few[-1]
         kept.write(b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        for _, other in (*held, *few):
+            other.close()
+
+
+async def test_of_idle_connections_too_many_the_oldest_is_turned_away(machine, monkeypatch):
+    monkeypatch.setattr(listeners, "descriptors_for_clients", lambda _: 6)
+    async with machine.running():
+        api = machine.service.api_endpoint
+        held = [await asyncio.open_connection(api.host, api.port) for _ in range(4)]
+        reader, _ = held[0]
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        for reader, kept in held[1:]:
+            kept.write(b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
         for _, other in held:
             other.close()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from raftnode.api import session as session_module
 from raftnode.api import session_route
+from raftnode.limits.model import ClientLimits
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind, Written
 from raftnode.session.operations import OPERATION_COST_BYTES, Kind
@@ -35,7 +36,7 @@ def test_the_page_names_every_kind_and_limit():
         PATH,
         SUBPROTOCOL,
         f"plus {OPERATION_COST_BYTES} bytes",
-        f"beyond {session_route.SESSIONS_MAX:,} sessions",
+        f"beyond {ClientLimits().sessions_max:,} sessions",
         f"while {session_module.ANSWERS_BYTES_MAX >> 20} MiB of answers",
         f"for {session_module.UNREAD_S:g} seconds",
         f"pings for {session_route.HEARTBEAT_S / 2:g} seconds",

@@ -1,0 +1,195 @@
+"""Clients that flood the leader's port: it stays the leader, and other clients are served.
+
+The flood is a process of its own. It comes from a few addresses; the writer and the operator's
+call come from others, and in one test from the flood's own. The bounds are counts and generous
+ratios: a busy machine must not fail them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+
+from proofkit.floods import ATTACKS, LARGE, LARGE_KEY, flood_of
+from proofkit.localquorum import LocalNode, LocalQuorum
+from proofkit.loopback import LoopbackNetwork
+from raftnode.limits.model import Limit
+
+pytestmark = [pytest.mark.timeout(300)]
+
+AT_ONCE = 2000
+FLOODERS = 4
+"""Addresses of the flood: all of its connections from one would be refused too easily."""
+WITH_FLOOD_S = 12.0
+"""Longer than an election takes to begin, and than the deadlines below."""
+WRITES_MIN = 15
+LATENCY_MAX_S = 8.0
+"""Less than clients wait. A write takes milliseconds where nothing else runs."""
+MEMORY_MAX_BYTES = 512 << 20
+"""Of the leader, more than before the flood."""
+
+SETTINGS = {"RAFTNODE_API_HEAD_TIMEOUT_MS": "4000", "RAFTNODE_API_BODY_TIMEOUT_MS": "4000"}
+
+
+@dataclass
+class Bystander:
+    """A client and the operator, while others flood."""
+
+    waits_s: list[float] = field(default_factory=list[float])
+    described_s: list[float] = field(default_factory=list[float])
+    probed: int = 0
+    failures: list[str] = field(default_factory=list[str])
+    peak_bytes: int = 0
+
+
+def memory_bytes(node: LocalNode) -> int:
+    assert node.process is not None
+    with open(f"/proc/{node.process.pid}/statm", encoding="ascii") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * 4096
+
+
+@asynccontextmanager
+async def bystander(leader: LocalNode, local: str) -> AsyncIterator[Bystander]:
+    """Write one value after the other, and describe the quorum as the operator does."""
+    state, stopped = Bystander(), asyncio.Event()
+    timeout = aiohttp.ClientTimeout(total=10)
+    connector = aiohttp.TCPConnector(local_addr=(local, 0))
+
+    async def write(session: aiohttp.ClientSession) -> None:
+        number = 0
+        while not stopped.is_set():
+            number += 1
+            began = time.monotonic()
+            try:
+                async with session.put(f"/v1/kv/other-{number}", data=b"x") as response:
+                    if response.status != 200:
+                        state.failures.append(f"put: {response.status} {await response.text()}")
+            except (aiohttp.ClientError, TimeoutError) as error:
+                state.failures.append(f"put: {error!r}")
+            state.waits_s.append(time.monotonic() - began)
+            await asyncio.sleep(0.05)
+
+    async def operate() -> None:
+        while not stopped.is_set():
+            # As a probe and the operator do: a new connection for each look.
+            once = aiohttp.TCPConnector(local_addr=(local, 0), force_close=True)
+            async with aiohttp.ClientSession(
+                f"http://{leader.api}", connector=once, timeout=timeout
+            ) as session:
+                try:
+                    began = time.monotonic()
+                    async with session.get("/v1/quorum?confirmed=true") as response:
+                        if response.status != 200:
+                            state.failures.append(f"describe: {response.status}")
+                    state.described_s.append(time.monotonic() - began)
+                    async with session.get("/healthz/ready") as response:
+                        state.probed += response.status == 200
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    state.failures.append(f"describe: {error!r}")
+            state.peak_bytes = max(state.peak_bytes, memory_bytes(leader))
+            await asyncio.sleep(0.2)
+
+    async with (
+        aiohttp.ClientSession(
+            f"http://{leader.api}", connector=connector, timeout=timeout
+        ) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        group.create_task(write(session))
+        group.create_task(operate())
+        try:
+            yield state
+        finally:
+            stopped.set()
+
+
+async def refusals(leader: LocalNode) -> dict[str, float]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://{leader.api}/metrics") as got,
+    ):
+        text = await got.text()
+    return {
+        limit: float(line.split()[1])
+        for limit in Limit
+        for line in text.splitlines()
+        if line.startswith(f'raftnode_client_refusals_total{{limit="{limit.value}"}}')
+    }
+
+
+EXPECTED: dict[str, set[Limit]] = {
+    "idle": {Limit.HEAD_TIME},
+    "trickle_head": {Limit.HEAD_TIME},
+    "trickle_body": {Limit.BODY_TIME},
+    "requests": set(),
+    "read_nothing": {Limit.UNREAD},
+    "idle_sessions": set(),
+    "deaf_sessions": {Limit.UNREAD},
+    "greedy_sessions": {Limit.BODIES},
+}
+"""What limits are certain to refuse something of each flood."""
+
+
+def test_each_flood_has_its_expectation() -> None:
+    assert EXPECTED.keys() == ATTACKS.keys()
+
+
+async def flooded(
+    quorum: LocalQuorum, network: LoopbackNetwork, kind: str, *, same_address: bool = False
+) -> tuple[Bystander, dict[str, float]]:
+    await quorum.form(3)
+    leader = await quorum.leader()
+    await quorum.put(LARGE_KEY, bytes(LARGE))
+    epoch = (await quorum.describe()).epoch
+    flooders = [network.host(200 + at) for at in range(FLOODERS)]
+    async with bystander(leader, flooders[0] if same_address else network.host(100)) as quiet:
+        await asyncio.sleep(3)
+        before_s, before_bytes = statistics.median(quiet.waits_s), memory_bytes(leader)
+        quiet.waits_s.clear(), quiet.described_s.clear()
+        quiet.probed = 0
+        async with flood_of(kind, AT_ONCE, leader.api, flooders) as counts:
+            await asyncio.sleep(WITH_FLOOD_S)
+            refused = await refusals(leader)
+        latency = sorted(quiet.waits_s)
+    grown = quiet.peak_bytes - before_bytes
+    print(  # noqa: T201
+        f"{kind}: {dict(counts)}; refused { {k: v for k, v in refused.items() if v} }; "
+        f"{len(latency)} writes, median {statistics.median(latency) * 1e3:.0f} ms (before "
+        f"{before_s * 1e3:.0f} ms), worst {latency[-1] * 1e3:.0f} ms; {len(quiet.described_s)} "
+        f"describes, worst {max(quiet.described_s) * 1e3:.0f} ms; memory +{grown >> 20} MiB"
+    )
+    assert not quiet.failures, quiet.failures[:3]
+    after = await quorum.describe()
+    assert (after.leader.node_id, after.epoch) == (leader.node_id, epoch)
+    assert len(latency) >= WRITES_MIN
+    assert latency[-1] < LATENCY_MAX_S
+    assert len(quiet.described_s) >= 10
+    assert max(quiet.described_s) < LATENCY_MAX_S
+    assert quiet.probed >= 10
+    assert grown < MEMORY_MAX_BYTES
+    return quiet, refused
+
+
+@pytest.mark.quorum_settings(**SETTINGS)
+@pytest.mark.parametrize("kind", EXPECTED)
+async def test_a_flood_takes_nothing_from_the_quorum_and_other_clients(
+    quorum: LocalQuorum, network: LoopbackNetwork, kind: str
+) -> None:
+    _, refused = await flooded(quorum, network, kind)
+    for limit in EXPECTED[kind]:
+        assert refused[limit] > 0, limit
+
+
+@pytest.mark.quorum_settings(**SETTINGS)
+@pytest.mark.parametrize("kind", ["idle", "trickle_body", "requests"])
+async def test_a_flood_from_the_operators_own_address_leaves_it_its_calls(
+    quorum: LocalQuorum, network: LoopbackNetwork, kind: str
+) -> None:
+    await flooded(quorum, network, kind, same_address=True)

@@ -1,0 +1,118 @@
+"""No secret of a client or of the settings is in what a node writes, answers or shows."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from proofkit.localquorum import LocalNode, LocalQuorum
+from raftnode.settings import NodeSettings
+
+pytestmark = pytest.mark.timeout(120)
+
+SECRET = "Zm9yYmlkZGVuLXNlY3JldA"
+"""What a client sends as its token, and what a file of the settings holds."""
+
+AUTHORIZATION = f"Authorization: Bearer {SECRET}"
+NOT_SECRET = frozenset({"hosts_file", "audit_log_file", "hosts_files"})
+
+HEADS = (
+    f"GET /nothing HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}\r\n\r\n",
+    f"POST /metrics HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}\r\n\r\n",
+    f"GET /v1/log?offset=x&token={SECRET} HTTP/1.1\r\nHost: node\r\n\r\n",
+    f"GET /v1/kv/key?{SECRET}=1 HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}\r\n\r\n",
+    f"GET /metrics?token={SECRET} HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}\r\n\r\n",
+    f"PUT /v1/kv/key HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}\x01\r\n\r\n",
+    f"PUT /v1/kv/key HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}{'x' * 9000}\r\n\r\n",
+    f"PUT /v1/kv/key HTTP/1.1\r\nHost: node\r\n {AUTHORIZATION}\r\n\r\n",
+    f"{AUTHORIZATION}\r\n\r\n",
+    f"GET /v1/session HTTP/1.1\r\nHost: node\r\n{AUTHORIZATION}\r\nUpgrade: websocket\r\n\r\n",
+)
+"""Requests that end in each kind of error, and some that do not."""
+
+NAMED_BY_THE_CLIENT = 3
+"""The head whose query has the secret as a name: the answer names the parameter to its client."""
+
+
+async def answer_to(node: LocalNode, head: str) -> str:
+    reader, writer = await asyncio.open_connection(node.api.host, node.api.port)
+    try:
+        writer.write(head.encode())
+        writer.write_eof()
+        async with asyncio.timeout(20):
+            return (await reader.read()).decode(errors="replace")
+    finally:
+        writer.transport.abort()
+
+
+COMMAND = (str(Path(sys.executable).with_name("raftnode")), "run")
+
+
+@pytest.mark.quorum_settings(RAFTNODE_LOG_LEVEL="debug", RAFTNODE_API_HEAD_TIMEOUT_MS="1000")
+async def test_a_clients_token_is_in_no_log_no_answer_and_no_metric(quorum: LocalQuorum) -> None:
+    await quorum.form(1)
+    node = quorum.nodes[0]
+    answers = [await answer_to(node, head) for head in HEADS]
+    async with aiohttp.ClientSession(
+        f"http://{node.api}", headers={"Authorization": f"Bearer {SECRET}"}
+    ) as session:
+        async with session.put("/v1/kv/key", data=b"value") as response:
+            assert response.status == 200
+        for path in ("/metrics", "/openapi.json", "/v1/node", "/v1/quorum"):
+            async with session.get(path) as response:
+                answers.append(await response.text())
+    quoting = [at for at, answer in enumerate(answers) if SECRET in answer]
+    assert quoting in ([], [NAMED_BY_THE_CLIENT])
+    node.stop()
+    said = node.output()
+    assert "listener_started" in said
+    assert SECRET not in said
+    assert SECRET not in node.termination_message.read_text()
+
+
+def test_a_file_of_the_settings_is_never_quoted(tmp_path: Path) -> None:
+    """Whether the node takes the file or refuses it, which the settings of one node decide."""
+    holding = [
+        name
+        for name in NodeSettings.model_fields
+        if name.endswith("_file") and name not in NOT_SECRET
+    ]
+    directory = tmp_path / "node"
+    directory.mkdir()
+    for name in holding:
+        path = tmp_path / name
+        path.write_text(f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n{SECRET}\n")
+        done = subprocess.run(
+            [
+                *COMMAND,
+                *("--node-id", "0", "--log-dir", str(directory), "--api-listen", "127.0.0.1:0"),
+                *("--peer-listen", "127.0.0.1:0", f"--{name.replace('_', '-')}", str(path)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert SECRET not in done.stdout + done.stderr, name
+
+
+def test_a_wrong_setting_is_named_without_its_value_if_it_is_secret(tmp_path: Path) -> None:
+    """A token in clear in the environment is no setting: the node names the variable alone."""
+    command = [*COMMAND, "--node-id", "0", "--log-dir", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        env={"RAFTNODE_TOKEN": SECRET, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "RAFTNODE_TOKEN" in said
+    assert SECRET not in said

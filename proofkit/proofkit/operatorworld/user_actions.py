@@ -43,9 +43,12 @@ def evict(world: World, ordinal: int) -> None:
         world.runners[ordinal].terminating = True
 
 
-def miscount(world: World, _ordinal: int) -> None:
+def miscount(world: World, ordinal: int) -> None:
     """A second budget over the same pods: the controller counted that one when a pod came up."""
-    world.budget_lacks = 1
+    runner = world.runners.get(ordinal)
+    if runner is not None and runner.label and runner.runs:
+        runner.version += 1
+        world.budget_lacks = 1
 
 
 def delete_latch(world: World) -> None:

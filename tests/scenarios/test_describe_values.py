@@ -12,6 +12,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -21,6 +22,7 @@ from proofkit.playbook import Playbook
 from proofkit.playbook.book import CLUSTER_ID
 from proofkit.playbook.message import key_of
 from raftnode.api.server import ApiServer, make_app
+from raftnode.api.turns import Turns
 from raftnode.cli import make_app as make_cli
 from raftnode.core.types import Endpoint, format_directory_id
 from raftnode.runtime.process import clock
@@ -43,8 +45,10 @@ class Api:
     """The real API of the seat that leads, in a thread of its own: commands run their own loop."""
 
     def __init__(self, book: Playbook, name: str) -> None:
-        parts = dict.fromkeys(inspect.signature(Service).parameters)  # a look needs the core alone
-        self.service = Service(**parts | {"core": book[name].core})
+        # A look needs the core alone, and the API the turns in which records are read.
+        parts = dict.fromkeys(inspect.signature(Service).parameters)
+        needed = {"core": book[name].core, "reads": SimpleNamespace(turns=Turns())}
+        self.service = Service(**parts | needed)
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()

@@ -16,7 +16,8 @@ Without processes, sockets or clocks of their own:
 - `fuzz`: a target for each decoder of bytes from outside;
 - `operatorworld`: a model of a cluster with a quorum, for the operator's decisions;
 - `replicadirs`: data directories of replicas with a known history, and damage to them;
-- `memoryservice`: a node's service in memory, for tests of a node's clients.
+- `memoryservice`: a node's service in memory, for tests of a node's clients;
+- `certificates`: authorities and certificates for tests.
 
 Disks and processes:
 
@@ -25,6 +26,8 @@ Disks and processes:
 - `crash`: crashes at every system call, and the data that must survive each;
 - `loopback`: addresses that no other run on this machine uses;
 - `localquorum`: a quorum of real processes on this machine;
+- `quorumsecurity`: the TLS files and tokens of such a quorum;
+- `guardednode`: a node's API behind TLS and a token, for tests of clients;
 - `faultynode`: a node whose storage calls or event loop hang, slow down or fail on demand;
 - `tracednode`: a node that records what its core does;
 - `busyclients`: clients that write and read continuously, and how long they waited;

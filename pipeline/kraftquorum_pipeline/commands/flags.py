@@ -11,8 +11,7 @@ import typer
 
 from kraftquorum_pipeline.commands.common import pairs
 from kraftquorum_pipeline.errors import OptionError
-from kraftquorum_pipeline.remote import path_of
-from kraftquorum_pipeline.source.options import CREDENTIALS
+from kraftquorum_pipeline.remote import CREDENTIALS, path_of
 from raftnode.credential_flags import NO_FLAGS, CredentialFlags
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
 from kraftquorum_pipeline.errors import OptionError
-from kraftquorum_pipeline.remote import path_of
+from kraftquorum_pipeline.remote import CREDENTIALS, path_of
 from kraftquorum_pipeline.source.rows import Shape
 from raftnode.client import Credentials
 from raftnode.client.servers import CredentialOptions, parse_servers
@@ -103,16 +103,6 @@ OPTIONS: dict[str, Option] = {
     ),
     "plaintextToken": Option("false", "Nodes: `true` sends the token without TLS too."),
 }
-
-CREDENTIALS = {
-    "ca_file": "caFile",
-    "certificate_file": "certificateFile",
-    "key_file": "keyFile",
-    "token_file": "tokenFile",
-    "server_name": "serverName",
-    "plaintext_token": "plaintextToken",
-}
-"""The fields of `CredentialOptions`, and what they are called here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ LINGERING_S = 1.0
 
 
 class ConnectionKeeper(Protocol):
-    """Is told what becomes of a connection; `raftnode.api.guard.Guard` implements it."""
+    """Is called for each event of a connection; `raftnode.api.guard.Guard` implements it."""
 
     def enter(self, connection: ClientConnection) -> bool:
         """Accept a new connection; False: it may only ask for administration."""

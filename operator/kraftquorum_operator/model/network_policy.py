@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import ConfigDict, Field, model_validator
+
+from kraftquorum_operator.model.spec_base import SpecModel, rules
 
 LABEL_KEY = r"^(([a-z0-9][-a-z0-9.]*)?[a-z0-9]/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
@@ -23,29 +24,17 @@ LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 Cidr = Annotated[str, Field(max_length=49, pattern=CIDR)]
 
 
-def _rules(*entries: tuple[str, str]) -> dict[str, JsonValue]:
-    return {"x-kubernetes-validations": [{"rule": r, "message": text} for r, text in entries]}
-
-
-class _PolicyModel(BaseModel):
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
-
-
-class LabelRequirement(_PolicyModel):
+class LabelRequirement(SpecModel):
     """A requirement on one label."""
 
     model_config = ConfigDict(
-        json_schema_extra=_rules(
-            (
-                "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
-                "values must have an entry for In and NotIn, and none for Exists and DoesNotExist",
-            )
+        json_schema_extra=rules(
+            {
+                "rule": "(self.operator in ['In', 'NotIn']) == "
+                "(has(self.values) && size(self.values) > 0)",
+                "message": "values must have an entry for In and NotIn, "
+                "and none for Exists and DoesNotExist",
+            }
         )
     )
 
@@ -57,7 +46,7 @@ class LabelRequirement(_PolicyModel):
     """Values, for `In` and `NotIn`."""
 
 
-class LabelSelector(_PolicyModel):
+class LabelSelector(SpecModel):
     """Selects by labels; `{}` selects all."""
 
     match_labels: Annotated[dict[str, LabelValue], Field(max_length=32)] | None = None
@@ -66,7 +55,7 @@ class LabelSelector(_PolicyModel):
     """Further requirements; all must hold."""
 
 
-class IPBlock(_PolicyModel):
+class IPBlock(SpecModel):
     """A range of addresses."""
 
     cidr: Cidr
@@ -75,19 +64,21 @@ class IPBlock(_PolicyModel):
     """Ranges within it that are left out."""
 
 
-class Peer(_PolicyModel):
+class Peer(SpecModel):
     """Pods or addresses, as in a Kubernetes NetworkPolicy."""
 
     model_config = ConfigDict(
-        json_schema_extra=_rules(
-            (
-                "has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
-                "set podSelector ({}: all pods of the namespace), namespaceSelector or ipBlock",
-            ),
-            (
-                "!has(self.ipBlock) || !(has(self.podSelector) || has(self.namespaceSelector))",
-                "ipBlock cannot be combined with a selector: make two entries",
-            ),
+        json_schema_extra=rules(
+            {
+                "rule": "has(self.podSelector) || has(self.namespaceSelector) || has(self.ipBlock)",
+                "message": "set podSelector ({}: all pods of the namespace), "
+                "namespaceSelector or ipBlock",
+            },
+            {
+                "rule": "!has(self.ipBlock) || "
+                "!(has(self.podSelector) || has(self.namespaceSelector))",
+                "message": "ipBlock cannot be combined with a selector: make two entries",
+            },
         )
     )
 
@@ -110,7 +101,7 @@ class Peer(_PolicyModel):
 Peers = Annotated[tuple[Peer, ...], Field(max_length=32)]
 
 
-class QuorumNetworkPolicy(_PolicyModel):
+class QuorumNetworkPolicy(SpecModel):
     """The NetworkPolicy that the operator makes for the quorum.
 
     It admits the nodes of the quorum to each other, and the operator. Other pods reach no port of

@@ -9,35 +9,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from kraftquorum_operator.model.config import config_schema, default_of
 from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
-
-Rule = dict[str, JsonValue]
+from kraftquorum_operator.model.spec_base import Rule, SpecModel, rules
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
 
 OBJECT_NAME = r"^([a-z0-9][-a-z0-9.]*)?[a-z0-9]$"
-
-
-def rules(*entries: Rule) -> dict[str, JsonValue]:
-    """Attach CEL rules to a model: pairs of `rule` and `message`."""
-    return {"x-kubernetes-validations": list(entries)}
-
-
-class SpecModel(BaseModel):
-    """Camel case outside, snake case inside; an unknown field is an error."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
 
 
 class Storage(SpecModel):

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -165,19 +165,23 @@ async def test_clients_that_never_shake_hands_are_bounded_and_dropped(
     authority = trustme.CA()
     context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
     async with served(ServingCertificate("o", write(tmp_path, authority))) as port:
-        held = [await asyncio.open_connection(HOST, port) for _ in range(CONNECTIONS_MAX)]
-        reader, writer = await asyncio.open_connection(HOST, port)
-        # Well before the others' handshakes time out.
-        closed = await asyncio.wait([asyncio.ensure_future(reader.read())], timeout=2)  # noqa: TID251
-        assert [task.result() for task in closed[0]] == [b""]
-        writer.close()
-        async with asyncio.timeout(60):
-            for silent, _ in held:
-                with suppress(ConnectionError):
-                    assert await silent.read() == b""
-            assert await status(port, context) == 200
-        for _, other in held:
-            other.close()
+        async with AsyncExitStack() as opened:
+
+            async def connect() -> asyncio.StreamReader:
+                reader, writer = await asyncio.open_connection(HOST, port)
+                opened.callback(writer.close)
+                return reader
+
+            held = [await connect() for _ in range(CONNECTIONS_MAX)]
+            refused = await connect()
+            # Well before the others' handshakes time out.
+            closed = await asyncio.wait([asyncio.ensure_future(refused.read())], timeout=2)  # noqa: TID251
+            assert [task.result() for task in closed[0]] == [b""]
+            async with asyncio.timeout(60):
+                for silent in held:
+                    with suppress(ConnectionError):
+                        assert await silent.read() == b""
+                assert await status(port, context) == 200
 
 
 def test_openssl_reads_the_own_certificate(tmp_path: Path) -> None:

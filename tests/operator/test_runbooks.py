@@ -70,6 +70,8 @@ class Reader:
             re.sub(r"\$([A-Z]+)", lambda match: self.values[match[1]], word)
             for word in shlex.split(line)
         ][1:]
+        if "|" in words:  # what a filter of the answer leaves is no part of the command
+            words = words[: words.index("|")]
         told = words[words.index("-n") + 1] if "-n" in words else ""
         if told == "kraftquorum-system" or words[0] == "port-forward":
             self.left.append(line)

@@ -164,24 +164,26 @@ async def test_clients_that_never_shake_hands_are_bounded_and_dropped(
     monkeypatch.setattr(tls_listener, "HANDSHAKE_S", 3.0)
     authority = trustme.CA()
     context = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
-    async with served(ServingCertificate("o", write(tmp_path, authority))) as port:
-        async with AsyncExitStack() as opened:
+    async with (
+        served(ServingCertificate("o", write(tmp_path, authority))) as port,
+        AsyncExitStack() as opened,
+    ):
 
-            async def connect() -> asyncio.StreamReader:
-                reader, writer = await asyncio.open_connection(HOST, port)
-                opened.callback(writer.close)
-                return reader
+        async def connect() -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection(HOST, port)
+            opened.callback(writer.close)
+            return reader
 
-            held = [await connect() for _ in range(CONNECTIONS_MAX)]
-            refused = await connect()
-            # Well before the others' handshakes time out.
-            closed = await asyncio.wait([asyncio.ensure_future(refused.read())], timeout=2)  # noqa: TID251
-            assert [task.result() for task in closed[0]] == [b""]
-            async with asyncio.timeout(60):
-                for silent in held:
-                    with suppress(ConnectionError):
-                        assert await silent.read() == b""
-                assert await status(port, context) == 200
+        held = [await connect() for _ in range(CONNECTIONS_MAX)]
+        refused = await connect()
+        # Well before the others' handshakes time out.
+        closed = await asyncio.wait([asyncio.ensure_future(refused.read())], timeout=2)  # noqa: TID251
+        assert [task.result() for task in closed[0]] == [b""]
+        async with asyncio.timeout(60):
+            for silent in held:
+                with suppress(ConnectionError):
+                    assert await silent.read() == b""
+            assert await status(port, context) == 200
 
 
 def test_openssl_reads_the_own_certificate(tmp_path: Path) -> None:

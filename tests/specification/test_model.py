@@ -1,6 +1,7 @@
 """TLC checks the specification, and sees when a rule of it is missing."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +52,12 @@ def test_a_module_that_is_wrong_is_reported():
     files = {"Wrong.tla": "---- MODULE Wrong ----\nNext == x\n====\n", "Wrong.cfg": "NEXT Next\n"}
     with pytest.raises(tlc.TlcError, match="x"):
         tlc.run("Wrong", files)
+
+
+def test_two_runs_share_no_file():
+    """TLC deletes its own modules at its end, which another run may be about to read."""
+    files = {"Small.tla": "---- MODULE Small ----\nEXTENDS Naturals\n====\n", "Small.cfg": ""}
+    output = tlc.run("Small", files).output
+    parsed = [Path(path) for path in re.findall(r"Parsing file (\S+)", output)]
+    assert {"Small.tla", "Naturals.tla"} <= {path.name for path in parsed}
+    assert len({path.parent for path in parsed}) == 1

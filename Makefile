@@ -31,6 +31,8 @@ NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or 
 UNIT := not (cluster or $(NEEDS_MORE))
 CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
 EXTENDED := extended and not (nightly or page or prometheus)
+# What the longer tiers print of their time.
+SLOWEST := --durations=20 --durations-min=5
 # For `make fuzz`, all targets together.
 SECONDS ?= 60
 # For tools/mutants: a copy of the core, kept so that a run goes on where it stopped.
@@ -124,7 +126,7 @@ fix: $(READY) ## Fix style and formatting where the tools can
 
 extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" -q $(SLOWEST)
 
 chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
 	@$(BIN)/devcluster build >/dev/null
@@ -149,7 +151,7 @@ kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (ne
 
 spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
 	$(BIN)/basedpyright pipeline
-	$(BIN)/pytest tests/pipeline -m spark -n $(JOBS) --dist loadfile -q
+	$(BIN)/pytest tests/pipeline -m spark -n $(JOBS) --dist loadfile -q $(SLOWEST)
 
 spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, by the manifests and by spark-submit (root)
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -161,8 +163,13 @@ e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kube
 	if test $$cluster = kubelet; then $(BIN)/devcluster build --node kubelet >/dev/null || exit; fi && \
 	if test $$cluster != current; then for tag in e2e e2e-next; do \
 	$(BIN)/devcluster image build --install --tag $$tag >/dev/null || exit; done; fi && \
-	tests="tests/e2e $$(test $$cluster != kubelet || echo tests/contract tests/devcluster)" && set -x && \
-	CLUSTER=$$cluster $(BIN)/pytest $${E2E:-$$tests} -m e2e -q -s $(if $(K),-k "$(K)")
+	CLUSTER=$$cluster $(BIN)/pytest tests/e2e -m e2e -q -s $(SLOWEST) $(if $(K),-k "$(K)")
+
+contract: $(READY) ## Hold the development cluster's process node against real kubelets (root)
+	@$(BIN)/devcluster build --tools >/dev/null
+	@$(BIN)/devcluster build --node kubelet >/dev/null
+	@$(BIN)/devcluster image build --install --tag e2e >/dev/null
+	CLUSTER=kubelet $(BIN)/pytest tests/contract tests/devcluster -m e2e -q -s $(SLOWEST) $(if $(K),-k "$(K)")
 
 faults: $(READY) ## Run a node on real file systems that fail: full, read-only, failing syncs (root)
 	KRAFTQUORUM_DISKS=1 $(BIN)/pytest tests/node/test_real_disks.py -q -rs

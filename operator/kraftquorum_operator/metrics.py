@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from typing import get_args
+from typing import Any, get_args
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry
 
 from kraftquorum_operator.judge.copies import copied_voters
 from kraftquorum_operator.model.observation import Observation, Quorum, ReplicaId
@@ -21,6 +21,7 @@ from kraftquorum_operator.report.conditions import (
 )
 from kraftquorum_operator.report.operations import operations
 from kraftquorum_operator.report.unobserved import KNOWN
+from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, InfoRow, MetricTable
 from raftnode.errors import ExitCode
 
 QUORUM = ("namespace", "quorum")
@@ -41,140 +42,83 @@ DISK_EXITS = frozenset(
 """Exit codes of a node that concern its disk."""
 
 
-class Metrics:
+def _gauge(text: str, *labels: str) -> GaugeRow[Any]:
+    """A gauge of each quorum."""
+    return GaugeRow(text, labels=(*QUORUM, *labels))
+
+
+class Metrics(MetricTable[Any]):
     """All metrics of one operator, in a registry of their own."""
+
+    prefix = "kraftquorum_"
+
+    reconciles = CounterRow(
+        "Reconciliations of a quorum, by result: action, wait, done, error or standby.",
+        labels=(*QUORUM, "result"),
+    )
+    reconcile_seconds = HistogramRow(
+        "Seconds that a reconciliation took, including its action.",
+        buckets=SECONDS,
+        labels=QUORUM,
+    )
+    actions = CounterRow(
+        "Actions, by name and result: done, refused, unknown or failed.",
+        labels=(*QUORUM, "action", "result"),
+    )
+    blocked = _gauge("1 for the guard that blocks, by its name.", "guard")
+    voters_wanted = _gauge("spec.voters.")
+    voters = _gauge(
+        "Voters in force, by node id and directory id; no series while no leader answers."
+    )
+    voters_caught_up = _gauge("Voters that are caught up.")
+    fault_tolerance = _gauge(
+        "Caught-up voters minus the majority of the voter set; below 0 nothing commits. "
+        "Also 0 while no leader answers."
+    )
+    quorum_lost = _gauge("1 while a majority of the voters has lost its storage.")
+    voters_on_copied_volumes = _gauge(
+        "Voters that answer from a volume that was restored from a copy."
+    )
+    leader_epoch = _gauge("Epoch of the confirmed leader.")
+    last_reconcile_timestamp_seconds = _gauge("When the operator last reconciled the quorum.")
+    condition = _gauge(
+        "1 for a condition of the resource that is True, 0 if it is False; no series if it is "
+        "Unknown.",
+        "condition",
+    )
+    operations = _gauge("Operations in progress, by kind and current step.", "operation", "step")
+    voters_unlike_spec = _gauge(
+        "Voters that are missing, not wanted, or have a node id that another voter has too."
+    )
+    replacements_open = _gauge(
+        "Node ids with two voters: the new replica is a voter, the old one is not removed yet."
+    )
+    voters_storage_gone = _gauge(
+        "Voters whose storage is known to be lost; silent voters are not counted."
+    )
+    pods_storage_failing = _gauge(
+        "Pods whose node exited with an exit code that concerns its disk, not ready since."
+    )
+    api_requests = CounterRow(
+        "Requests to the API server (by verb and class of status) and to nodes (by request and "
+        "result).",
+        labels=("server", "request", "result"),
+    )
+    api_request_seconds = HistogramRow(
+        "Seconds from a request to its answer or failure.",
+        buckets=SECONDS,
+        labels=("server", "request"),
+    )
+    operator = InfoRow[Any]("This operator: version.", labels=("version",))
+    operator_active = GaugeRow[Any]("1 while this operator holds the Lease.")
+    operator_reconcile_idle_seconds = GaugeRow[Any](
+        "Pause in seconds between two reconciliations of a quorum with nothing left to do."
+    )
 
     def __init__(self, version: str = "") -> None:
         self.registry = CollectorRegistry()
-        registry = self.registry
-        self.reconciles = Counter(
-            "kraftquorum_reconciles_total",
-            "Reconciliations of a quorum, by result: action, wait, done, error or standby.",
-            (*QUORUM, "result"),
-            registry=registry,
-        )
-        self.reconcile_seconds = Histogram(
-            "kraftquorum_reconcile_seconds",
-            "Seconds that a reconciliation took, including its action.",
-            QUORUM,
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.actions = Counter(
-            "kraftquorum_actions_total",
-            "Actions, by name and result: done, refused, unknown or failed.",
-            (*QUORUM, "action", "result"),
-            registry=registry,
-        )
-        self.blocked = Gauge(
-            "kraftquorum_blocked",
-            "1 for the guard that blocks, by its name.",
-            (*QUORUM, "guard"),
-            registry=registry,
-        )
-        self.voters_wanted = Gauge(
-            "kraftquorum_voters_wanted", "spec.voters.", QUORUM, registry=registry
-        )
-        self.voters = Gauge(
-            "kraftquorum_voters",
-            "Voters in force, by node id and directory id; no series while no leader answers.",
-            QUORUM,
-            registry=registry,
-        )
-        self.voters_caught_up = Gauge(
-            "kraftquorum_voters_caught_up", "Voters that are caught up.", QUORUM, registry=registry
-        )
-        self.fault_tolerance = Gauge(
-            "kraftquorum_fault_tolerance",
-            "Caught-up voters minus the majority of the voter set; below 0 nothing commits. "
-            "Also 0 while no leader answers.",
-            QUORUM,
-            registry=registry,
-        )
-        self.quorum_lost = Gauge(
-            "kraftquorum_quorum_lost",
-            "1 while a majority of the voters has lost its storage.",
-            QUORUM,
-            registry=registry,
-        )
-        self.voters_copied = Gauge(
-            "kraftquorum_voters_on_copied_volumes",
-            "Voters that answer from a volume that was restored from a copy.",
-            QUORUM,
-            registry=registry,
-        )
-        self.leader_epoch = Gauge(
-            "kraftquorum_leader_epoch", "Epoch of the confirmed leader.", QUORUM, registry=registry
-        )
-        self.last_reconcile = Gauge(
-            "kraftquorum_last_reconcile_timestamp_seconds",
-            "When the operator last reconciled the quorum.",
-            QUORUM,
-            registry=registry,
-        )
-        self.conditions = Gauge(
-            "kraftquorum_condition",
-            "1 for a condition of the resource that is True, 0 if it is False; no series if it is "
-            "Unknown.",
-            (*QUORUM, "condition"),
-            registry=registry,
-        )
-        self.operations = Gauge(
-            "kraftquorum_operations",
-            "Operations in progress, by kind and current step.",
-            (*QUORUM, "operation", "step"),
-            registry=registry,
-        )
-        self.voters_unlike_spec = Gauge(
-            "kraftquorum_voters_unlike_spec",
-            "Voters that are missing, not wanted, or have a node id that another voter has too.",
-            QUORUM,
-            registry=registry,
-        )
-        self.replacements_open = Gauge(
-            "kraftquorum_replacements_open",
-            "Node ids with two voters: the new replica is a voter, the old one is not removed yet.",
-            QUORUM,
-            registry=registry,
-        )
-        self.storage_gone = Gauge(
-            "kraftquorum_voters_storage_gone",
-            "Voters whose storage is known to be lost; silent voters are not counted.",
-            QUORUM,
-            registry=registry,
-        )
-        self.storage_failing = Gauge(
-            "kraftquorum_pods_storage_failing",
-            "Pods whose node exited with an exit code that concerns its disk, not ready since.",
-            QUORUM,
-            registry=registry,
-        )
-        self.api_requests = Counter(
-            "kraftquorum_api_requests_total",
-            "Requests to the API server (by verb and class of status) and to nodes (by request and "
-            "result).",
-            ("server", "request", "result"),
-            registry=registry,
-        )
-        self.api_request_seconds = Histogram(
-            "kraftquorum_api_request_seconds",
-            "Seconds from a request to its answer or failure.",
-            ("server", "request"),
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.info = Info("kraftquorum_operator", "This operator: version.", registry=registry)
-        self.info.info({"version": version})
-        self.active = Gauge(
-            "kraftquorum_operator_active",
-            "1 while this operator holds the Lease.",
-            registry=registry,
-        )
-        self.idle_seconds = Gauge(
-            "kraftquorum_operator_reconcile_idle_seconds",
-            "Pause in seconds between two reconciliations of a quorum with nothing left to do.",
-            registry=registry,
-        )
+        super().__init__(self.registry)
+        self.operator.info({"version": version})
         self._guards: dict[tuple[str, str], str] = {}
         self._steps: dict[tuple[str, str], set[tuple[str, str]]] = {}
         self._in_progress: dict[tuple[str, str], list[Operation]] = {}
@@ -188,11 +132,11 @@ class Metrics:
         quorum, wanted = observation.quorum, spec.voters
         if key not in self._begun:
             self._begin(key)
-        self.last_reconcile.labels(*key).set(now_s)
+        self.last_reconcile_timestamp_seconds.labels(*key).set(now_s)
         self.voters_wanted.labels(*key).set(wanted)
         self._observe_voters(key, quorum)
         self.fault_tolerance.labels(*key).set(fault_tolerance(observation))
-        self.voters_copied.labels(*key).set(len(copied_voters(observation)))
+        self.voters_on_copied_volumes.labels(*key).set(len(copied_voters(observation)))
         if quorum is not None:
             self.leader_epoch.labels(*key).set(quorum.epoch)
         guard = decision.guard if isinstance(decision, Wait) else None
@@ -207,9 +151,9 @@ class Metrics:
         for name, judge in CONDITIONS.items():
             holds = judge(context)[0]
             if why_unknown(name, observation, holds=holds) is None:
-                self.conditions.labels(*key, name).set(holds)
+                self.condition.labels(*key, name).set(holds)
             else:
-                self.conditions.remove(*key, name)
+                self.condition.remove(*key, name)
         self._observe_storage(key, observation, wanted)
         self._observe_operations(key, spec, observation)
         result = "wait" if guard else "done" if isinstance(decision, Done) else "action"
@@ -249,9 +193,9 @@ class Metrics:
             observation.is_storage_gone(voter) or _has_successor(observation, voter)
             for voter in voters
         )
-        self.storage_gone.labels(*key).set(gone)
+        self.voters_storage_gone.labels(*key).set(gone)
         failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in observation.pods)
-        self.storage_failing.labels(*key).set(failing)
+        self.pods_storage_failing.labels(*key).set(failing)
 
     def _observe_operations(
         self, key: tuple[str, str], spec: QuorumSpec, observation: Observation
@@ -264,37 +208,6 @@ class Metrics:
         self._steps[key] = set(steps)
         for step, count in steps.items():
             self.operations.labels(*key, *step).set(count)
-
-    def labels_of(self) -> dict[str, tuple[str, ...]]:
-        """The labels of each metric, for the reference page."""
-        named: dict[str, tuple[str, ...]] = {
-            "kraftquorum_reconciles": (*QUORUM, "result"),
-            "kraftquorum_actions": (*QUORUM, "action", "result"),
-            "kraftquorum_blocked": (*QUORUM, "guard"),
-            "kraftquorum_condition": (*QUORUM, "condition"),
-            "kraftquorum_operations": (*QUORUM, "operation", "step"),
-            "kraftquorum_reconcile_seconds": QUORUM,
-            "kraftquorum_api_requests": ("server", "request", "result"),
-            "kraftquorum_api_request_seconds": ("server", "request"),
-            "kraftquorum_operator": ("version",),
-            "kraftquorum_operator_active": (),
-            "kraftquorum_operator_reconcile_idle_seconds": (),
-        }
-        plain = (
-            "voters_wanted",
-            "voters",
-            "voters_caught_up",
-            "voters_unlike_spec",
-            "voters_storage_gone",
-            "voters_on_copied_volumes",
-            "replacements_open",
-            "pods_storage_failing",
-            "fault_tolerance",
-            "quorum_lost",
-            "leader_epoch",
-            "last_reconcile_timestamp_seconds",
-        )
-        return named | dict.fromkeys((f"kraftquorum_{name}" for name in plain), QUORUM)
 
     def forget(self, namespace: str, quorum: str) -> None:
         """Remove all series of a deleted quorum, so that the number of series stays bounded."""
@@ -321,34 +234,19 @@ class Metrics:
         labels = {"namespace": namespace, "quorum": quorum}
         for name in CONDITIONS:
             if name not in KNOWN:
-                self.conditions.remove_by_labels(labels | {"condition": name})
+                self.condition.remove_by_labels(labels | {"condition": name})
         for metric in (self.voters, self.voters_caught_up, self.leader_epoch):
             metric.remove_by_labels(labels)
-        self.conditions.labels(namespace, quorum, "Failing").set(1)
+        self.condition.labels(namespace, quorum, "Failing").set(1)
 
     def _hide(self, key: tuple[str, str]) -> None:
         self._guards.pop(key, None)
         self._steps.pop(key, None)
         self._in_progress.pop(key, None)
         labels = {"namespace": key[0], "quorum": key[1]}
-        for metric in (
-            self.blocked,
-            self.conditions,
-            self.operations,
-            self.voters_wanted,
-            self.voters,
-            self.voters_caught_up,
-            self.voters_unlike_spec,
-            self.voters_copied,
-            self.storage_gone,
-            self.storage_failing,
-            self.replacements_open,
-            self.fault_tolerance,
-            self.quorum_lost,
-            self.leader_epoch,
-            self.last_reconcile,
-        ):
-            metric.remove_by_labels(labels)
+        for row in self.rows():
+            if isinstance(row, GaugeRow) and row.labels[:2] == QUORUM:
+                self.metrics[row.name].remove_by_labels(labels)
 
 
 def _has_successor(observation: Observation, voter: ReplicaId) -> bool:

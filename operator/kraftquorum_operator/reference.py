@@ -121,7 +121,7 @@ def metrics_page() -> str:
     """Every metric."""
     metrics = Metrics()
     families = sorted(metrics.registry.collect(), key=lambda metric: metric.name)
-    labels = {name: ", ".join(values) for name, values in metrics.labels_of().items()}
+    labels = {row.name: ", ".join(row.labels) for row in Metrics.rows()}
     rows: list[str] = []
     for metric in families:
         name = metric.name + {"counter": "_total", "info": "_info"}.get(metric.type, "")

@@ -2,19 +2,17 @@
 
 A row says once what a metric is: its name (that of the attribute), type, help, labels, the KIPs'
 name for it, and its source, if the metric shows a state. From the rows come the metrics of a
-registry, what a refresh copies, and the reference page. Names of rows begin with no prefix;
-names of metrics with `raftnode_`.
+registry, what a refresh copies, and the reference page. Names of rows begin with no prefix; those
+of metrics begin with the table's, `raftnode_` for a node.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast, overload
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info
-
-PREFIX = "raftnode_"
 
 FAST_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 """Buckets for what takes milliseconds on a disk or a network that works."""
@@ -49,8 +47,8 @@ class MetricRow(ABC, Generic[M, V]):
         self.labels = tuple(labels)
         self.document_name = document_name
 
-    def __set_name__(self, owner: type, attribute: str) -> None:
-        self.name = PREFIX + attribute
+    def __set_name__(self, owner: type[MetricTable[Any]], attribute: str) -> None:
+        self.name = owner.prefix + attribute
 
     @overload
     def __get__(self, table: None, owner: type) -> Self: ...
@@ -109,7 +107,7 @@ class EnumRow(MetricRow[Enum, V]):
         super().__init__(text, source, document_name=document_name)
         self.states = tuple(states)
 
-    def __set_name__(self, owner: type, attribute: str) -> None:
+    def __set_name__(self, owner: type[MetricTable[Any]], attribute: str) -> None:
         super().__set_name__(owner, attribute)
         self.labels = (self.name,)
 
@@ -151,6 +149,9 @@ class HistogramRow(MetricRow[Histogram, Any]):
 
 class MetricTable(Generic[V]):
     """The metrics of the rows of a subclass, in a registry."""
+
+    prefix: ClassVar[str] = "raftnode_"
+    """What the names of all metrics begin with; a subclass may set its own."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.metrics = {row.name: row.register(registry) for row in self.rows()}

@@ -155,7 +155,8 @@ def test_the_list_of_labels_is_true() -> None:
     metrics.observe(four(), THREE, Wait("node_answers", "x"), 0)
     metrics.reconcile_seconds.labels("test", "demo").observe(1)
     metrics.request("kubernetes", "GET", "2xx", 0.1)
+    labels_of = {row.name: row.labels for row in Metrics.rows()}
     for family in metrics.registry.collect():
         for sample in family.samples:
             named = {name for name in sample.labels if name != "le"}
-            assert named == set(metrics.labels_of()[family.name]), family.name
+            assert named == set(labels_of[family.name]), family.name

@@ -59,3 +59,16 @@ def test_the_rows_describe_the_metrics_in_order():
         ("raftnode_calls", ("caller",), ""),
     ]
     assert Table.size_bytes.text == "Bytes."
+
+
+def test_a_table_has_a_prefix_of_its_own(registry):
+    class Ours(MetricTable[View]):
+        prefix = "ours_"
+        size_bytes = GaugeRow[View]("Bytes.", lambda view: view.size)
+        state = EnumRow[View]("State.", lambda view: view.state, states=("open", "shut"))
+
+    Ours(registry).refresh(View(3, "open"))
+    value = registry.get_sample_value
+    assert value("ours_size_bytes") == 3
+    assert value("ours_state", {"ours_state": "open"}) == 1
+    assert [row.labels for row in Ours.rows()] == [(), ("ours_state",)]

@@ -71,10 +71,10 @@ class QuorumClient:
             otherwise.
         hosts_file: names in the form of /etc/hosts, asked before DNS.
         resolver: asked instead of DNS; with `hosts_file`, after it.
-        rng: for the order of asking and the jitter; None: a random one.
         sessions: whether writes and reads go through sessions, many in a message; False: each is
             an HTTP request. A node without sessions is asked over HTTP in any case.
-        tuning: timeouts of single attempts, pauses between them, the probing of connections.
+        tuning: timeouts of single attempts, pauses between them and their jitter, the probing of
+            connections.
         credentials: TLS, client certificate and token; the client reads the files again when they
             change.
         cluster_id: the quorum that is meant: nodes of another one refuse every request. None: any.
@@ -83,14 +83,13 @@ class QuorumClient:
         ValueError: no endpoint, or something that is no cluster id.
     """
 
-    def __init__(  # noqa: PLR0913 - all but one have a default
+    def __init__(
         self,
         endpoints: Sequence[Endpoint],
         *,
         timeout_ms: int = 10_000,
         hosts_file: Path | None = None,
         resolver: AbstractResolver | None = None,
-        rng: random.Random | None = None,
         sessions: bool = True,
         tuning: ClientTuning | None = None,
         credentials: Credentials = NO_CREDENTIALS,
@@ -114,7 +113,7 @@ class QuorumClient:
             patience,
             hosts_file=hosts_file,
             resolver=resolver,
-            rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
+            rng=tuning.rng or random.Random(),  # noqa: S311 - jitter, not a secret
             keepalive=tuning.keepalive,
             sessions=sessions,
             files=CredentialFiles.of(credentials, cluster_id),

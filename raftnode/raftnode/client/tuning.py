@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 
@@ -18,6 +19,7 @@ class ClientTuning:
         retry_backoff_max_ms: the longest such wait.
         keepalive: whether the system probes idle connections each second, so that a request
             that waits ends some 3 s after the node's machine or the network is cut off.
+        rng: for the order of asking and the jitter of the waits; None: a random one.
     """
 
     attempt_timeout_ms: int = 2_000
@@ -25,3 +27,4 @@ class ClientTuning:
     retry_backoff_ms: int = 20
     retry_backoff_max_ms: int = 1_000
     keepalive: bool = False
+    rng: random.Random | None = None

@@ -92,9 +92,11 @@ def quick(
     return QuorumClient(
         endpoints,
         timeout_ms=timeout_ms,
-        rng=random.Random(1),
         tuning=ClientTuning(
-            attempt_timeout_ms=attempt_timeout_ms, retry_backoff_ms=1, retry_backoff_max_ms=5
+            attempt_timeout_ms=attempt_timeout_ms,
+            retry_backoff_ms=1,
+            retry_backoff_max_ms=5,
+            rng=random.Random(1),
         ),
         **options,
     )
@@ -246,8 +248,7 @@ async def test_nodes_that_point_at_each_other_end_in_unavailable_not_in_a_tight_
         async with QuorumClient(
             [first],
             timeout_ms=1000,
-            rng=random.Random(1),
-            tuning=ClientTuning(retry_backoff_ms=50),
+            tuning=ClientTuning(retry_backoff_ms=50, rng=random.Random(1)),
         ) as client:
             # A read: the outcome of a write that is cut off by the deadline would be unknown.
             with pytest.raises(UnavailableError) as caught:

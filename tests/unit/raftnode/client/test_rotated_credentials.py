@@ -61,9 +61,8 @@ def client_of(
     return QuorumClient(
         endpoints,
         timeout_ms=60_000,
-        rng=random.Random(1),
         sessions=with_sessions,
-        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5),
+        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1)),
         credentials=credentials or Credentials(token_file=token, plaintext_token=True),
         cluster_id=cluster_id,
     )

@@ -108,8 +108,7 @@ def client_of(*endpoints: Endpoint, timeout_ms: int = 60_000) -> QuorumClient:
     return QuorumClient(
         endpoints,
         timeout_ms=timeout_ms,
-        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5),
-        rng=random.Random(1),
+        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1)),
     )
 
 
@@ -449,8 +448,7 @@ async def test_a_node_that_does_not_answer_the_handshake_is_passed_over():
     async with real(service) as other:
         async with QuorumClient(
             [Endpoint(host, port), other],
-            tuning=ClientTuning(connect_timeout_ms=200),
-            rng=random.Random(1),
+            tuning=ClientTuning(connect_timeout_ms=200, rng=random.Random(1)),
         ) as client:
             client._asker.leader = Endpoint(host, port)
             assert (await client.put("a", b"1")).epoch == 1

@@ -1,1 +1,9 @@
-"""What the facts mean: copied or damaged storage, claims given up, logs too large. Pure."""
+"""What the facts mean. Pure.
+
+- `trust`: which voters count in a majority;
+- `copies`: volumes that were restored from a copy; `disks`: corruption and little space;
+- `given_up`: volumes that the operator has given up; `log_size`: logs that outgrow their volumes.
+
+A disk that is lost needs no judgement: another directory id answers, or the claim is gone
+(`Observation.is_storage_gone`), and `plan.replacement` replaces the voter.
+"""

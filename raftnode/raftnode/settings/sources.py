@@ -126,9 +126,15 @@ def _field_of(name: str) -> str | None:
 
 
 def _hint(name: str) -> str:
-    known = [other for field in NodeSettings.model_fields for other in names_of(field)]
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    # The prefix that all variables share would make any two of them look alike.
+    known = {
+        other.removeprefix(ENV_PREFIX): other
+        for field in NodeSettings.model_fields
+        for other in names_of(field)
+        if other.startswith(ENV_PREFIX) == name.startswith(ENV_PREFIX)
+    }
+    close = get_close_matches(name.removeprefix(ENV_PREFIX), known, n=1)
+    return f"; did you mean {known[close[0]]}?" if close else ""
 
 
 def _faults(error: ValidationError) -> list[Fault]:

@@ -66,6 +66,14 @@ def test_a_variable_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatc
         load_settings(NEEDED)
 
 
+def test_a_variable_that_has_only_the_prefix_of_a_setting_is_like_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("RAFTNODE_BOGUS", "1")
+    with pytest.raises(ConfigurationError, match=r"unknown setting 'RAFTNODE_BOGUS'$"):
+        load_settings(NEEDED)
+
+
 def test_a_variable_that_is_nearly_a_setting_is_told_which(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RAFTNODE_ELECTION_TIMEOUT_MSS", "1")
     with pytest.raises(ConfigurationError, match=r"did you mean RAFTNODE_ELECTION_TIMEOUT_MS\?"):

@@ -92,6 +92,12 @@ class LocalNode:
         return Endpoint(self.host, API_PORT)
 
     @property
+    def admin(self) -> Endpoint:
+        """Where it listens for administration."""
+        listen = self.environment.get("RAFTNODE_ADMIN_LISTEN")
+        return Endpoint.parse(listen) if listen else self.api
+
+    @property
     def peer(self) -> Endpoint:
         """Where it listens for peers."""
         return Endpoint(self.host, PEER_PORT)
@@ -284,7 +290,7 @@ class LocalQuorum:
             cluster_id=self.cluster_id, voters=tuple(voters), raft_version=raft_version
         )
         for node in nodes:
-            await self.client.form(node.api, request)
+            await self.client.form(node.admin, request)
 
         async def formed() -> QuorumInfo | None:
             quorum = await self.describe()
@@ -296,7 +302,7 @@ class LocalQuorum:
     async def observe(self, node: LocalNode) -> Replica:
         """Let a blank, running node join as an observer and wait until it is caught up."""
         [info] = await self.wait_running([node])
-        await self.client.join(node.api, JoinRequest(cluster_id=self.cluster_id))
+        await self.client.join(node.admin, JoinRequest(cluster_id=self.cluster_id))
         replica = Replica(node_id=info.node_id, directory_id=info.directory_id)
 
         async def caught_up() -> Replica | None:

@@ -125,7 +125,9 @@ async def refusals(leader: LocalNode) -> dict[str, float]:
         limit: float(line.split()[1])
         for limit in Limit
         for line in text.splitlines()
-        if line.startswith(f'raftnode_client_refusals_total{{limit="{limit.value}"}}')
+        if line.startswith(
+            f'raftnode_client_refusals_total{{limit="{limit.value}",listener="client"}}'
+        )
     }
 
 

@@ -202,7 +202,12 @@ API = (
         "lines",
         "Connections of clients",
         "Open connections of clients. Normal: far below api_connections_max.",
-        (_by_node("raftnode_client_connections"),),
+        (
+            Query(
+                f"max by (node_id, listener) (raftnode_client_connections{{{N}}})",
+                "node {{node_id}}, {{listener}}",
+            ),
+        ),
         width=12,
     ),
     Panel(

@@ -26,6 +26,9 @@ SET_BY_OPERATOR: dict[str, str] = {
     "peer_advertised": _ADDRESS,
     "api_listen": _ADDRESS,
     "api_advertised": _ADDRESS,
+    "metrics_listen": "set spec.metricsListener to Separate for a port of its own",
+    "admin_listen": "the operator uses the port of clients; spec.access says who may ask for "
+    "administration there",
     "bootstrap_servers": _ADDRESS,
     "quorum_voters": "the log holds the voter set; set spec.voters for their number",
     "hosts_file": _PATH,

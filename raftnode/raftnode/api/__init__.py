@@ -5,6 +5,7 @@
 - `kv_routes`, `log_routes`, `quorum_routes`, `node_routes`: the HTTP routes, by subject;
 - `session_route`: a session's WebSocket; `session`: its operations and answers; `session_share`:
   its part of the node;
+- `listeners`: which listener of a node serves which part of the API;
 - `guard`: applies the limits for clients; `client_connection`: a connection with its deadlines;
 - `checks`: what a client's key and records must be, whichever way they come;
 - `model`, `queries`, `media`, `errors`: the models, parameters, headers and errors of the API;

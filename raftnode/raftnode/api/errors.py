@@ -57,6 +57,11 @@ ERRORS: dict[str, ErrorKind] = {
     ),
     "NOT_FOUND": ErrorKind(404, "The path does not exist."),
     "KEY_NOT_FOUND": ErrorKind(404, "The key has no value at the offset that was read."),
+    "WRONG_LISTENER": ErrorKind(
+        403,
+        "Another listener of the node serves this path; the message names its address and setting "
+        "(`api_listen`, `admin_listen`, `metrics_listen`).",
+    ),
     "METHOD_NOT_ALLOWED": ErrorKind(405, "The path exists, but does not accept this method."),
     "BODY_TIMEOUT": ErrorKind(408, "The body did not arrive in time; the node did nothing."),
     "UNSUPPORTED_MEDIA_TYPE": ErrorKind(

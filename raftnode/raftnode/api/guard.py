@@ -46,7 +46,7 @@ _ADMIN_HOLDER_REQUESTS_MAX = 64
 
 
 class LimitObserver(Protocol):
-    """Is called for connections and refusals; `raftnode.api.metrics.LimitMetrics` implements it."""
+    """Is called for connections and refusals: `raftnode.api.metrics.ListenerMetrics`."""
 
     def note_connections(self, count: int) -> None:
         """Note how many connections are open."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
+from raftnode.api.listeners import Listener
 from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, MetricTable
 from raftnode.limits.model import Limit
 
@@ -51,20 +52,37 @@ class SessionMetrics(MetricTable[Any]):
 class LimitMetrics(MetricTable[Any]):
     """Metrics of the limits for clients."""
 
-    client_connections = GaugeRow[Any]("Number of open connections of clients.")
+    client_connections = GaugeRow[Any](
+        "Number of open connections of clients, by listener.", labels=("listener",)
+    )
     client_refusals = CounterRow(
-        "Connections, requests and sessions that a limit refused or cut off.", labels=("limit",)
+        "Connections, requests and sessions that a limit refused or cut off.",
+        labels=("listener", "limit"),
     )
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        super().__init__(registry)
-        for limit in Limit:  # a rate needs the 0 before the first refusal
-            self.client_refusals.labels(limit.value)
+    def of(self, listener: Listener) -> ListenerMetrics:
+        """The metrics of one listener."""
+        return ListenerMetrics(self, listener)
+
+
+class ListenerMetrics:
+    """The metrics of the limits of one listener.
+
+    Args:
+        metrics: of all listeners.
+        listener: the one.
+    """
+
+    def __init__(self, metrics: LimitMetrics, listener: Listener) -> None:
+        self._connections = metrics.client_connections.labels(listener.value)
+        self._refusals = {  # a rate needs the 0 before the first refusal
+            limit: metrics.client_refusals.labels(listener.value, limit.value) for limit in Limit
+        }
 
     def note_connections(self, count: int) -> None:
         """Note how many connections are open."""
-        self.client_connections.set(count)
+        self._connections.set(count)
 
     def note_refused(self, limit: Limit) -> None:
         """Note a refusal."""
-        self.client_refusals.labels(limit.value).inc()
+        self._refusals[limit].inc()

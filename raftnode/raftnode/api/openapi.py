@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 from raftnode.api.errors import ERRORS
 from raftnode.api.guard import DATA_PATHS
 from raftnode.api.http import Route
+from raftnode.api.listeners import Part, part_of
 from raftnode.api.media import BINARY, JSON
 from raftnode.api.model import ApiError, ApiModel
 from raftnode.api.queries import KEY_MAX_BYTES
@@ -53,6 +54,8 @@ def route_errors(route: Route) -> tuple[str, ...]:
         common = (*_BODY_ERRORS, *_INTERNAL)
     if route.path.startswith(DATA_PATHS):
         common = ("TOO_MANY_CONNECTIONS", *common)
+    if part_of(route) is not Part.HEALTH:
+        common = ("WRONG_LISTENER", *common)
     return tuple(dict.fromkeys((*route.errors, *common)))
 
 

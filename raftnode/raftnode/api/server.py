@@ -24,6 +24,7 @@ from raftnode.api.errors import ERRORS, refusal
 from raftnode.api.guard import GUARD, Guard
 from raftnode.api.http import BODY_LIMITS, ApiLimits, Route, error_response
 from raftnode.api.kv_routes import kv_routes
+from raftnode.api.listeners import Listener, Part, Serving
 from raftnode.api.log_routes import log_routes
 from raftnode.api.node_routes import node_routes
 from raftnode.api.openapi import openapi
@@ -44,6 +45,9 @@ _STATUS_NAMES = {
     413: "BODY_TOO_LARGE",
     415: "UNSUPPORTED_MEDIA_TYPE",
 }
+
+EVERYTHING = Serving(Listener.CLIENT, {})
+"""The only listener of a node."""
 
 
 class RequestObserver(Protocol):
@@ -80,6 +84,7 @@ def make_app(
     observer: RequestObserver | None = None,
     session_observer: SessionObserver | None = None,
     guard: Guard | None = None,
+    serving: Serving = EVERYTHING,
 ) -> web.Application:
     """Make the application that serves a node.
 
@@ -91,9 +96,11 @@ def make_app(
         observer: is called for every request; None: no observer.
         session_observer: is called for the sessions' operations; None: no observer.
         guard: limits what clients may use; None: the default limits.
+        serving: which part of the API it serves, and where the node serves the others.
     """
     limits, guard = limits or ApiLimits(), guard or Guard()
-    service.turns.room = guard.answers.room
+    if serving.listener is Listener.CLIENT:
+        service.turns.room = guard.answers.room
     sessions = SessionRoute(service, limits, session_observer, guard)
     routes = all_routes(service, limits, registry, sessions)
     document = openapi(routes, version=version)
@@ -106,8 +113,9 @@ def make_app(
     for route in routes:
         # A key is all the rest of the path, slashes and line ends too.
         path = route.path.replace("{key}", "{key:(?s:.*)}")
-        app.router.add_route(route.method, path, route.handler)
-    app.router.add_route("GET", "/openapi.json", describe_api)
+        app.router.add_route(route.method, path, serving.handler_of(route))
+    if serving.serves(Part.DESCRIPTION):
+        app.router.add_route("GET", "/openapi.json", describe_api)
     app.on_shutdown.append(sessions.close_all)
     return app
 

@@ -29,7 +29,7 @@ def hand_over(
         str,
         typer.Option(
             "--api",
-            envvar="RAFTNODE_API_LISTEN",
+            envvar=["RAFTNODE_ADMIN_LISTEN", "RAFTNODE_API_LISTEN"],
             metavar="HOST:PORT",
             help="The node's API. Default: where this container's node listens.",
         ),

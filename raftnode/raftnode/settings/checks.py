@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -91,13 +92,14 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
                 "connect to; give a host at which others reach this node"
             ),
         )
-    peer, api = settings.peer_listen, settings.api_listen
-    yield (
-        peer.port != api.port
-        or peer.port == 0
-        or (peer.host != api.host and not {peer.host, api.host} & WILDCARDS),
-        f"peer_listen and api_listen are the same address ({peer}); give each its own port",
-    )
+    listeners = ("peer_listen", "api_listen", "metrics_listen", "admin_listen")
+    for first, second in combinations(listeners, 2):
+        address: Endpoint | None = getattr(settings, first)
+        other: Endpoint | None = getattr(settings, second)
+        yield (
+            address is None or other is None or not _collide(address, other),
+            f"{first} and {second} are the same address ({address}); give each its own port",
+        )
     for small, large in (
         ("record_max_bytes", "max_batch_bytes"),
         ("api_address_connections_max", "api_connections_max"),
@@ -114,3 +116,9 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
                 f"({getattr(settings, large)}): lower the first or raise the second"
             ),
         )
+
+
+def _collide(address: Endpoint, other: Endpoint) -> bool:
+    """Whether a process cannot listen on both."""
+    same_host = address.host == other.host or bool({address.host, other.host} & WILDCARDS)
+    return address.port == other.port != 0 and same_host

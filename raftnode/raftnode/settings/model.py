@@ -93,6 +93,17 @@ class NodeSettings(BaseSettings):
         description="The address that clients connect to when this node is the leader. None: as "
         "for `peer_advertised`.",
     )
+    metrics_listen: ListenSetting | None = Field(
+        default=None,
+        description="An address for metrics and probes alone. `api_listen` then refuses metrics "
+        "and still answers probes. None: `api_listen` serves them.",
+    )
+    admin_listen: ListenSetting | None = Field(
+        default=None,
+        description="An address for administration: voters, form, join, resign and raft.version. "
+        "`api_listen` then refuses it. Clients that change voters must know this address of each "
+        "node, since nodes do not tell it to each other. None: `api_listen` serves it.",
+    )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
         description="Peer addresses at which to look for the quorum, comma separated. The node "

@@ -167,6 +167,12 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
         ({"api_advertised": "[::]:9080"}, "api_advertised ([::]:9080) is an address to listen on"),
         ({"api_listen": "0.0.0.0:9093"}, "peer_listen and api_listen are the same address"),
         ({"api_listen": "[::1]:9093"}, "peer_listen and api_listen are the same address"),
+        ({"metrics_listen": "0.0.0.0:9080"}, "api_listen and metrics_listen are the same address"),
+        ({"admin_listen": "[::1]:9093"}, "peer_listen and admin_listen are the same address"),
+        (
+            {"admin_listen": "[::1]:9082", "metrics_listen": "0.0.0.0:9082"},
+            "metrics_listen and admin_listen are the same address",
+        ),
         ({"api_listen": "::1:9080"}, "write an IPv6 address in brackets"),
         ({"max_batch_bytes": 2048}, "record_max_bytes (1048576) exceeds max_batch_bytes (2048)"),
         ({"segment_bytes": 4096}, "max_batch_bytes (1048576) exceeds segment_bytes (4096)"),

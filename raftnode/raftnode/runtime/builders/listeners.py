@@ -1,14 +1,16 @@
-"""The two HTTP servers: for peers, and for clients."""
+"""The HTTP servers: for peers, for clients, and those of metrics and administration if set."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import structlog
 from aiohttp import web
 
 from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits
+from raftnode.api.listeners import SETTINGS, Listener, Serving
 from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.api.server import ApiServer, make_app
 from raftnode.core.types import Endpoint
@@ -24,13 +26,25 @@ from raftnode.transport.dial import PATH as PEER_PATH
 
 _log = structlog.get_logger("raftnode")
 
+OWN_CONNECTIONS_MAX = 128
+"""Connections of a listener for metrics or administration: Prometheus, probes and people."""
+OWN_RESERVED_MAX = 16
+"""Connections beyond these."""
+
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Both servers, not started yet."""
+    """All servers, not started yet.
+
+    Attributes:
+        peer: for peers.
+        api: for clients, and the others if they are set, by what they are for.
+        addresses: where those of `api` listen; complete after the start.
+    """
 
     peer: ApiServer
-    api: ApiServer
+    api: Mapping[Listener, ApiServer]
+    addresses: dict[Listener, Endpoint]
 
     async def start(self, base: Base) -> tuple[Endpoint, Endpoint]:
         """Listen; return the endpoints that are advertised to peers and to clients.
@@ -40,41 +54,52 @@ class Listeners:
         """
         settings = base.settings
         peer = await _listen(self.peer, settings.peer_listen, "peer_listen")
-        api = await _listen(self.api, settings.api_listen, "api_listen")
+        for listener, server in self.api.items():
+            bound = await _listen(server, self.addresses[listener], SETTINGS[listener])
+            self.addresses[listener] = Endpoint(settings.api_endpoint.host, bound.port)
         return (
             _with_port(settings.peer_endpoint, peer.port),
-            _with_port(settings.api_endpoint, api.port),
+            _with_port(settings.api_endpoint, self.addresses[Listener.CLIENT].port),
         )
 
     async def stop(self) -> None:
-        """Stop both, the clients' first."""
-        await self.api.stop()
+        """Stop all, that of the peers last."""
+        for server in self.api.values():
+            await server.stop()
         await self.peer.stop()
 
 
 def build_listeners(
     base: Base, service: Service, peer_server: PeerServer, version: str
 ) -> Listeners:
-    """Build both."""
+    """Build all that the settings ask for."""
     peer_app = web.Application()
     peer_app.router.add_get(PEER_PATH, peer_server.handle)
     settings = base.settings
     limits = ApiLimits(
         record_max_bytes=settings.record_max_bytes, batch_max_bytes=settings.max_batch_bytes
     )
-    app = make_app(
-        service,
-        registry=base.registry,
-        version=version,
-        limits=limits,
-        observer=HttpMetrics(base.registry),
-        session_observer=SessionMetrics(base.registry),
-        guard=Guard(
-            client_limits(settings),
-            LimitMetrics(base.registry),
-            body_max_bytes=limits.json_body_max_bytes,
-        ),
-    )
+    addresses = listen_addresses(settings)
+    client, own = listener_limits(settings, len(addresses) - 1)
+    observer, sessions = HttpMetrics(base.registry), SessionMetrics(base.registry)
+    refusals = LimitMetrics(base.registry)
+    apps = {
+        listener: make_app(
+            service,
+            registry=base.registry,
+            version=version,
+            limits=limits,
+            observer=observer,
+            session_observer=sessions,
+            guard=Guard(
+                client if listener is Listener.CLIENT else own,
+                refusals.of(listener),
+                body_max_bytes=limits.json_body_max_bytes,
+            ),
+            serving=Serving(listener, addresses),
+        )
+        for listener in addresses
+    }
     return Listeners(
         ApiServer(
             peer_app,
@@ -82,13 +107,42 @@ def build_listeners(
             connections_max=PEER_CONNECTIONS_MAX,
             on_connection=peer_server.lobby.enter,
         ),
-        ApiServer(app, shutdown_grace_ms=500),
+        {listener: ApiServer(app, shutdown_grace_ms=500) for listener, app in apps.items()},
+        addresses,
     )
 
 
-def client_limits(settings: NodeSettings) -> ClientLimits:
-    """Take the limits from the settings; the system may allow fewer open files than they need."""
+def listen_addresses(settings: NodeSettings) -> dict[Listener, Endpoint]:
+    """The listeners for clients that are set, and where they are to listen."""
+    wanted = {
+        Listener.CLIENT: settings.api_listen,
+        Listener.ADMIN: settings.admin_listen,
+        Listener.METRICS: settings.metrics_listen,
+    }
+    return {listener: address for listener, address in wanted.items() if address is not None}
+
+
+def listener_limits(settings: NodeSettings, others: int) -> tuple[ClientLimits, ClientLimits]:
+    """The limits of the client listener, and those of each other listener.
+
+    Args:
+        settings: of the node.
+        others: how many other listeners there are; each has a few connections of its own.
+    """
     files = descriptors_for_clients(raise_file_limit())
+    most = min(OWN_CONNECTIONS_MAX, settings.api_connections_max, files // 8)
+    client = client_limits(settings, files - others * (most + OWN_RESERVED_MAX))
+    own = replace(
+        client,
+        connections_max=most,
+        address_connections_max=min(most, settings.api_address_connections_max),
+        reserved_max=OWN_RESERVED_MAX,
+    )
+    return client, own
+
+
+def client_limits(settings: NodeSettings, files: int) -> ClientLimits:
+    """Take the limits from the settings; the system may allow fewer open files than they need."""
     reserved = min(ClientLimits().reserved_max, files // 2)
     files -= reserved
     return ClientLimits(

@@ -32,19 +32,21 @@ async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> 
     """Answer health requests for `damage_told_ms`, or until `stop`: alive, not ready, and why."""
     if not settings.damage_told_ms:
         return
-    listener = ApiServer(_make_app(why), shutdown_grace_ms=100)
+    addresses = [settings.api_listen, settings.metrics_listen]
+    listeners: list[ApiServer] = []
     try:
-        await listener.start(settings.api_listen)
-    except OSError as problem:
-        _log.warning("damage_not_reported", problem=str(problem))
-        return
-    try:
+        for address in filter(None, addresses):
+            listeners.append(ApiServer(_make_app(why), shutdown_grace_ms=100))
+            await listeners[-1].start(address)
         async with asyncio.timeout(settings.damage_told_ms / 1000):
             await stop.wait()
     except TimeoutError:
         pass
+    except OSError as problem:
+        _log.warning("damage_not_reported", problem=str(problem))
     finally:
-        await listener.stop()
+        for listener in listeners:
+            await listener.stop()
 
 
 def _make_app(why: str) -> web.Application:

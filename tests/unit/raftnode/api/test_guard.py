@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from proofkit.memoryservice import MemoryService
 from raftnode.api.guard import Guard
+from raftnode.api.listeners import Listener
 from raftnode.api.metrics import LimitMetrics
 from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
@@ -38,7 +39,7 @@ class Api:
 
     def refused(self, limit: Limit) -> float | None:
         return self.registry.get_sample_value(
-            "raftnode_client_refusals_total", {"limit": limit.value}
+            "raftnode_client_refusals_total", {"listener": "client", "limit": limit.value}
         )
 
     @asynccontextmanager
@@ -59,7 +60,7 @@ class Api:
 async def served(limits: ClientLimits) -> AsyncIterator[Api]:
     service, registry = MemoryService(), CollectorRegistry()
     await service.append([NewRecord(b"large", b"\1" * LARGE)], timeout_ms=1000)
-    guard = Guard(limits, LimitMetrics(registry))
+    guard = Guard(limits, LimitMetrics(registry).of(Listener.CLIENT))
     server = ApiServer(
         make_app(service, registry=registry, version="1", guard=guard), shutdown_grace_ms=0
     )
@@ -200,4 +201,7 @@ def _held_values(prefix: bytes) -> list[int]:
 async def test_connections_are_counted() -> None:
     async with served(PATIENT) as api, api.client(), api.client():
         await asyncio.sleep(0.6)
-        assert api.registry.get_sample_value("raftnode_client_connections") == 2
+        assert (
+            api.registry.get_sample_value("raftnode_client_connections", {"listener": "client"})
+            == 2
+        )

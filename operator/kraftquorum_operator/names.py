@@ -75,6 +75,10 @@ CLAIM_TEMPLATE = "data"
 DATA_PATH = "/var/lib/raftnode"
 PEER_PORT = 9093
 API_PORT = 9080
+METRICS_PORT = 9081
+"""Of metrics and probes, with `spec.metricsListener: Separate`."""
+LABEL_METRICS_PORT = f"{GROUP}/metrics-port"
+"""On pods that have it: the name of the port of their metrics. The others have them on `api`."""
 NODES_MAX = 9
 
 

@@ -16,7 +16,6 @@ from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
-from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.network_policy import network_policy
@@ -312,7 +311,7 @@ def test_the_operator_s_policies_of_quorums_admit_its_own_pods(monkeypatch: Any)
         if name.startswith("KRAFTQUORUM_") and value is not None:
             monkeypatch.setenv(name, value)
     installation = Settings().installation
-    body = network_policy(Owner("data", "demo", "uid"), QuorumNetworkPolicy(), installation)
+    body = network_policy(Owner("data", "demo", "uid"), QuorumSpec(), installation)
     admitted = body["spec"]["ingress"][1]["from"]
     operator = admitted[0]
     assert operator["namespaceSelector"]["matchLabels"] == {
@@ -391,16 +390,29 @@ def test_monitors_find_what_they_are_for() -> None:
     pods = of_kind(objects, "PodMonitor")[0]["spec"]
     assert pods["selector"]["matchLabels"].items() <= node["metadata"]["labels"].items()
     ports = {port["name"] for port in node["spec"]["containers"][0]["ports"]}
-    assert pods["podMetricsEndpoints"][0]["port"] in ports
-    given = {r["targetLabel"]: r for r in pods["podMetricsEndpoints"][0]["relabelings"]}
-    wanted = {"quorum": names.LABEL_INSTANCE, "node_id": names.LABEL_POD_INDEX}
-    for target, label in wanted.items():
-        meta = "__meta_kubernetes_pod_label_" + re.sub(r"[^a-z]", "_", label)
-        assert given[target]["sourceLabels"] == [meta]
+    shared, separate = pods["podMetricsEndpoints"]
+    assert shared["port"] in ports
+    apart = QuorumSpec.model_validate({"metricsListener": "Separate"})
+    pod = statefulset(Owner("data", "demo", "uid"), apart, config)["spec"]["template"]
+    assert separate["port"] in {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    # Such a pod has both ports, and is scraped at one of them.
+    assert names.LABEL_METRICS_PORT in pod["metadata"]["labels"]
+    drop = shared["relabelings"].pop(0)
+    assert drop["sourceLabels"] == [_meta(names.LABEL_METRICS_PORT)]
+    assert (drop["action"], drop["regex"]) == ("drop", ".+")
+    for endpoint in (shared, separate):
+        given = {r["targetLabel"]: r for r in endpoint["relabelings"]}
+        wanted = {"quorum": names.LABEL_INSTANCE, "node_id": names.LABEL_POD_INDEX}
+        for target, label in wanted.items():
+            assert given[target]["sourceLabels"] == [_meta(label)]
     assert pods["namespaceSelector"] == {"any": True}
     on = "--set=monitoring.podMonitor.enabled=true"
     some = of_kind(chart.render(*CASES["namespaced"], on), "PodMonitor")[0]["spec"]
     assert some["namespaceSelector"] == {"matchNames": ["team-a", "team-b"]}
+
+
+def _meta(label: str) -> str:
+    return "__meta_kubernetes_pod_label_" + re.sub(r"[^a-z]", "_", label)
 
 
 def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> None:

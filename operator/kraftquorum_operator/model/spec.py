@@ -193,6 +193,10 @@ class QuorumSpec(SpecModel):
     """What happens to the data when the resource is deleted."""
     resources: Resources = Resources()
     """Compute resources of each node's container."""
+    metrics_listener: Literal["Shared", "Separate"] = "Shared"
+    """`Shared`: port 9080 has the nodes' metrics and probes, as well as reads and writes.
+    `Separate`: metrics and probes have port 9081, and the network policy admits readers of metrics
+    to that port alone. A change restarts the nodes one by one."""
     network_policy: QuorumNetworkPolicy = QuorumNetworkPolicy()
     """Which pods and addresses may reach the nodes."""
     image_pull_secrets: PullSecrets | None = None

@@ -42,7 +42,7 @@ def build(
         disruption_budget(owner, voters, spec.voters),
     ]
     if has_network_policy(spec.network_policy, config.defaults):
-        bodies.append(network_policy(owner, spec.network_policy, installation))
+        bodies.append(network_policy(owner, spec, installation))
     wanted = statefulset(owner, spec, config, installation)
     if not config.faults:
         bodies.append(wanted)

@@ -12,7 +12,9 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.network_policy import Peer, QuorumNetworkPolicy
 from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.metadata import metadata, selector
+from kraftquorum_operator.resources.metrics_listener import is_separate
 
 DNS_PORTS = (53, 5353)
 """OpenShift's DNS pods listen on the second. The network checks the port of the pod, not that of
@@ -33,24 +35,26 @@ def has_network_policy(policy: QuorumNetworkPolicy, defaults: str | None) -> boo
     return listed or defaults in names.DEFAULTS_WITH_POLICY
 
 
-def network_policy(owner: Owner, policy: QuorumNetworkPolicy, installation: Installation) -> Body:
+def network_policy(owner: Owner, spec: QuorumSpec, installation: Installation) -> Body:
     """Admit the nodes to each other, the operator, the clients and the readers of metrics.
 
     Args:
         owner: the resource.
-        policy: as the resource has it.
+        spec: the wanted state.
         installation: where the operator runs, and what may read the metrics of all nodes.
     """
     nodes: Body = {"podSelector": {"matchLabels": selector(owner)}}
     peer_and_api = [_tcp(names.PEER_PORT), _tcp(names.API_PORT)]
-    admitted = [
-        *_operator(installation),
-        *_peers((*policy.clients_from, *policy.metrics_from, *installation.metrics_from)),
-    ]
+    clients = spec.network_policy.clients_from
+    readers = (*spec.network_policy.metrics_from, *installation.metrics_from)
+    separate = is_separate(spec)
+    admitted = [*_operator(installation), *_peers(clients if separate else (*clients, *readers))]
     ingress: list[Body] = [{"from": [nodes], "ports": peer_and_api}]
     if admitted:
         # An entry without `from` would admit all.
         ingress.append({"from": admitted, "ports": [_tcp(names.API_PORT)]})
+    if separate and readers:
+        ingress.append({"from": _peers(readers), "ports": [_tcp(names.METRICS_PORT)]})
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -14,6 +14,12 @@ from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import Quantities, QuorumSpec
 from kraftquorum_operator.resources.metadata import metadata, selector, stamped
+from kraftquorum_operator.resources.metrics_listener import (
+    metrics_label,
+    metrics_port_name,
+    metrics_ports,
+    metrics_settings,
+)
 from kraftquorum_operator.resources.node_config import NodeConfig
 from kraftquorum_operator.resources.pod_security import pull_secrets, security_context
 
@@ -103,7 +109,7 @@ def _template(
     installation: Installation,
 ) -> Body:
     return {
-        "metadata": {"labels": selector(owner)},
+        "metadata": {"labels": selector(owner) | metrics_label(spec)},
         "spec": {
             "terminationGracePeriodSeconds": GRACE_SECONDS,
             "enableServiceLinks": False,
@@ -134,15 +140,16 @@ def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str
         "image": spec.image or names.NODE_IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["raftnode", "run"],
-        "env": _environment(owner, settings),
+        "env": _environment(owner, (*metrics_settings(spec), *settings)),
         "ports": [
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},
+            *metrics_ports(spec),
         ],
         # The node listens only after it has recovered its log, which takes long for a long log.
-        "startupProbe": _probe("/healthz/live", period=2, failures=900),
-        "livenessProbe": _probe("/healthz/live", period=5, failures=6),
-        "readinessProbe": _probe("/healthz/ready", period=1, failures=2),
+        "startupProbe": _probe(spec, "/healthz/live", period=2, failures=900),
+        "livenessProbe": _probe(spec, "/healthz/live", period=5, failures=6),
+        "readinessProbe": _probe(spec, "/healthz/ready", period=1, failures=2),
         # The node transfers its leadership before it stops; the voter set does not change.
         "lifecycle": {
             "preStop": {
@@ -166,9 +173,9 @@ def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str
     }
 
 
-def _probe(path: str, *, period: int, failures: int) -> Body:
+def _probe(spec: QuorumSpec, path: str, *, period: int, failures: int) -> Body:
     return {
-        "httpGet": {"path": path, "port": "api"},
+        "httpGet": {"path": path, "port": metrics_port_name(spec)},
         "periodSeconds": period,
         "failureThreshold": failures,
         "timeoutSeconds": 2,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from monitoringlib import prometheus
@@ -26,6 +28,36 @@ def test_the_guide_shows_a_configuration_for_both_jobs(tmp_path) -> None:
     assert nodes["file_sd_configs"][0]["files"] == [str(tmp_path / "pods.json")]
     given = {one["target_label"] for one in nodes["relabel_configs"] if "target_label" in one}
     assert given == {"namespace", "quorum", "node_id"}
+
+
+def test_each_node_is_scraped_at_the_port_that_has_its_metrics(tmp_path) -> None:
+    config = prometheus.configuration(tmp_path / "pods.json", "127.0.0.1:9180")
+    [rule] = [
+        rule
+        for rule in config["scrape_configs"][1]["relabel_configs"]
+        if "__meta_kubernetes_pod_container_port_name" in rule["source_labels"]
+    ]
+    assert rule["action"] == "keep"
+
+    def kept(*ports: str, **labels: str) -> list[str]:
+        given = [{"name": port, "containerPort": 1} for port in ports]
+        pod = {
+            **POD,
+            "metadata": {**POD["metadata"], "labels": labels},
+            "spec": {"containers": [{"ports": given}]},
+        }
+        labelled = [target["labels"] for target in targets([pod])]
+        return [
+            each["__meta_kubernetes_pod_container_port_name"]
+            for each in labelled
+            if re.fullmatch(
+                rule["regex"], ";".join(each.get(name, "") for name in rule["source_labels"])
+            )
+        ]
+
+    assert kept("peer", "api") == ["api"]
+    separate = {"kraftquorum.io/metrics-port": "metrics"}
+    assert kept("peer", "api", "metrics", **separate) == ["metrics"]
 
 
 def test_a_guide_without_one_is_told() -> None:

@@ -37,9 +37,12 @@ OUTSIDE = {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}
 def policy(
     defaults: str | None = names.DEFAULTS,
     installation: Installation | None = None,
+    listener: str = "Shared",
     **given: Any,
 ) -> Body | None:
-    spec = QuorumSpec.model_validate({"networkPolicy": given} if given else {})
+    spec = QuorumSpec.model_validate(
+        {"metricsListener": listener} | ({"networkPolicy": given} if given else {})
+    )
     config = node_config(spec, defaults)
     return build(OWNER, spec, 3, config, None, installation or Installation()).get(REF)
 
@@ -100,6 +103,31 @@ def test_listed_clients_and_readers_of_metrics_reach_the_api_alone() -> None:
     assert admitted(body, names.API_PORT) == [NODES, CLIENT, OUTSIDE, PROMETHEUS]
     assert admitted(body, names.PEER_PORT) == [NODES]
     assert json.loads(json.dumps(body)) == body
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.network_policy:network_policy",
+    "_peers(clients if separate else (*clients, *readers))",
+    "_peers((*clients, *readers))",
+)
+def test_readers_of_metrics_reach_their_own_port_alone() -> None:
+    installation = Installation("kraftquorum-system", (Peer.model_validate(PROMETHEUS),))
+    body = made(
+        installation=installation,
+        listener="Separate",
+        clientsFrom=[CLIENT],
+        metricsFrom=[PROMETHEUS, OUTSIDE],
+    )
+    operator = admitted(body, names.API_PORT)[1]
+    assert operator["podSelector"]["matchLabels"] == {names.LABEL_APP: names.OPERATOR_APP}
+    assert admitted(body, names.API_PORT) == [NODES, operator, CLIENT]
+    assert admitted(body, names.METRICS_PORT) == [PROMETHEUS, OUTSIDE]
+    assert admitted(body, names.PEER_PORT) == [NODES]
+    # Without readers there is no entry: one without `from` would admit all.
+    body = made(listener="Separate", clientsFrom=[CLIENT])
+    assert admitted(body, names.METRICS_PORT) == []
+    # No entry for a port where nothing listens.
+    assert admitted(made(metricsFrom=[PROMETHEUS]), names.METRICS_PORT) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""The port of the nodes' metrics and probes: that of clients, or one of its own.
+
+With the port of clients, all of this is as it was before `spec.metricsListener`: another template
+would restart every pod.
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.objects import Body
+from kraftquorum_operator.model.spec import QuorumSpec
+
+PORT_NAME = "metrics"
+
+
+def is_separate(spec: QuorumSpec) -> bool:
+    """Whether metrics and probes have a port of their own."""
+    return spec.metrics_listener == "Separate"
+
+
+def metrics_port_name(spec: QuorumSpec) -> str:
+    """Name of the container's port with metrics and probes."""
+    return PORT_NAME if is_separate(spec) else "api"
+
+
+def metrics_ports(spec: QuorumSpec) -> list[Body]:
+    """The container's port for metrics, if it is one of its own."""
+    if not is_separate(spec):
+        return []
+    return [{"name": PORT_NAME, "containerPort": names.METRICS_PORT}]
+
+
+def metrics_label(spec: QuorumSpec) -> dict[str, str]:
+    """The label by which a PodMonitor knows the port."""
+    return {names.LABEL_METRICS_PORT: PORT_NAME} if is_separate(spec) else {}
+
+
+def metrics_settings(spec: QuorumSpec) -> tuple[tuple[str, str], ...]:
+    """The node's settings, as variables and values."""
+    if not is_separate(spec):
+        return ()
+    return (("RAFTNODE_METRICS_LISTEN", f"[::]:{names.METRICS_PORT}"),)

@@ -65,6 +65,7 @@ class ClientConnection(web.RequestHandler):
     """
 
     __slots__ = (
+        "_counted",
         "_keeper",
         "address",
         "head_began",
@@ -89,6 +90,7 @@ class ClientConnection(web.RequestHandler):
             max_headers=HEADERS_MAX,
         )
         self._keeper = keeper
+        self._counted = False
         self.address = ""
         self.restricted = False
         self.waits_for_head = True
@@ -98,14 +100,29 @@ class ClientConnection(web.RequestHandler):
         self.queued_bytes: Callable[[], int] = _nothing
         self.on_received: Callable[[int], None] | None = None
 
+    def arrive(self, transport: asyncio.Transport) -> None:
+        """Count the connection before its handshake; `gone` is its end if that fails."""
+        self.transport = transport  # which `cut` may end
+        self._count(transport)
+
+    def gone(self) -> None:
+        """Forget a connection whose handshake failed."""
+        self.transport = None
+        self._keeper.leave(self)
+
+    def _count(self, transport: asyncio.BaseTransport) -> None:
+        self._counted = True
+        self.address = address_of(transport)
+        self.restricted = not self._keeper.enter(self)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection."""
+        """Count the connection, unless it was counted when it arrived."""
         super().connection_made(transport)
         if hasattr(transport, "max_size"):
             # A message that arrives waits whole in memory, and sessions may wait for their turn.
             transport.max_size = RECEIVE_MAX_BYTES  # pyright: ignore[reportAttributeAccessIssue]
-        self.address = address_of(transport)
-        self.restricted = not self._keeper.enter(self)
+        if not self._counted:
+            self._count(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget the connection."""

@@ -147,6 +147,27 @@ class StorageInfo(ApiModel):
     are free."""
 
 
+class ListenerCertificate(ApiModel):
+    """What a listener presents and trusts now. Fingerprints are SHA-256, times ISO 8601."""
+
+    listener: Literal["peer", "api"]
+    mode: Literal["permissive", "required"]
+    """`permissive`: the listener also accepts plain connections."""
+    sha256: str
+    """The certificate's fingerprint."""
+    serial: str
+    not_before: str
+    not_after: str
+    uri_names: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    ip_addresses: tuple[str, ...] = ()
+    """The three are its subject alternative names."""
+    trusted_ca_sha256: tuple[str, ...] = ()
+    """The CAs of the other end; none: the listener asks for no certificate."""
+    problem: str | None = None
+    """Why newer files are not in force; None: the files are."""
+
+
 class NodeInfo(ApiModel):
     """`GET /v1/node`: this node's own state; it asks no other node."""
 
@@ -173,6 +194,8 @@ class NodeInfo(ApiModel):
     """Attached to a leader and at most a fetch timeout behind, which is what readiness means."""
     version: str
     storage: StorageInfo = StorageInfo()
+    certificates: tuple[ListenerCertificate, ...] = ()
+    """Of each listener with TLS."""
 
 
 class NodeState(ApiModel):

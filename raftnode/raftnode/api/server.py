@@ -35,6 +35,7 @@ from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
 from raftnode.log_limit import LineBudget
 from raftnode.session import PATH as SESSION_PATH
+from raftnode.tls.handshakes import ListenerTls, TlsAcceptor
 
 _log = structlog.get_logger(__name__)
 _lines = LineBudget()
@@ -129,6 +130,19 @@ class _TurnedAway(asyncio.Protocol):
             transport.abort()
 
 
+class _Listener(Protocol):
+    """What `asyncio.Server` and `TlsAcceptor` have in common."""
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """The listening sockets."""
+        ...
+
+    def close(self) -> None:
+        """Accept no further connection."""
+        ...
+
+
 def _every_address(port: int) -> socket.socket:
     """Open a socket on all addresses of both families, or of IPv4 on a machine without IPv6.
 
@@ -157,6 +171,8 @@ class ApiServer:
         connections_max: largest number of connections without a guard; the server closes further
             ones. Without a limit they would use up the file descriptors that the disk needs.
         on_connection: called with each new connection.
+        on_gone: called with each connection whose handshake failed.
+        tls: how the listener speaks TLS; None: it is plain.
     """
 
     def __init__(
@@ -166,10 +182,15 @@ class ApiServer:
         shutdown_grace_ms: int = 2000,
         connections_max: int = 10_000,
         on_connection: Callable[[BaseProtocol], None] | None = None,
+        on_gone: Callable[[BaseProtocol], None] | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
         self._on_connection = on_connection
+        self._on_gone = on_gone
         self._connections_max = connections_max
-        self._listener: asyncio.Server | None = None
+        self._tls = tls
+        self._arriving = 0
+        self._listener: _Listener | None = None
         self._guard = app.get(GUARD)
         self._runner = web.AppRunner(
             app,
@@ -199,6 +220,11 @@ class ApiServer:
         guard = self._guard
         if guard is not None:
             guard.begin()
+        if self._tls is not None:
+            opened = await _open_socket(loop, listen)
+            self._listener = TlsAcceptor(self._tls, opened, self)
+            host, port = opened.getsockname()[:2]
+            return Endpoint(host, port)
 
         def accept() -> asyncio.BaseProtocol:
             if guard is not None:
@@ -221,6 +247,38 @@ class ApiServer:
         host, port = self._listener.sockets[0].getsockname()[:2]
         return Endpoint(host, port)
 
+    def arrive(self, transport: asyncio.Transport) -> BaseProtocol | None:
+        """Count a connection whose handshake has not begun; None: there are too many."""
+        server = self._runner.server
+        assert server is not None, "set up before it listens"  # noqa: S101
+        if self._guard is not None:
+            client = ClientConnection(server, self._guard, asyncio.get_running_loop())
+            client.arrive(transport)
+            return client
+        if len(server.connections) + self._arriving >= self._connections_max:
+            return None
+        self._arriving += 1
+        connection = server()
+        connection.transport = transport
+        if self._on_connection is not None:
+            self._on_connection(connection)
+        return connection
+
+    def arrived(self, connection: BaseProtocol) -> None:
+        """Note that a connection has come about."""
+        if not isinstance(connection, ClientConnection):
+            self._arriving -= 1
+
+    def gone(self, connection: BaseProtocol) -> None:
+        """Forget a connection whose handshake failed."""
+        if isinstance(connection, ClientConnection):
+            connection.gone()
+            return
+        self._arriving -= 1
+        connection.transport = None
+        if self._on_gone is not None:
+            self._on_gone(connection)
+
     async def stop(self) -> None:
         """Close the listener, let requests end within the grace period, close the rest."""
         if self._listener is not None:
@@ -228,6 +286,21 @@ class ApiServer:
         await self._runner.cleanup()
         if self._guard is not None:
             self._guard.end()
+
+
+async def _open_socket(loop: asyncio.AbstractEventLoop, listen: Endpoint) -> socket.socket:
+    """Open a listening socket as `asyncio` does.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    if listen.host == "::":
+        return _every_address(listen.port)
+    addresses = await loop.getaddrinfo(
+        listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, _, _, _, address = addresses[0]
+    return socket.create_server(address[:2], family=family, backlog=128)
 
 
 def _make_middleware(observer: RequestObserver | None, guard: Guard) -> Middleware:

@@ -6,6 +6,7 @@ import copy
 from typing import cast
 
 from raftnode.api.model import (
+    ListenerCertificate,
     NodeInfo,
     PendingChange,
     QuorumInfo,
@@ -65,6 +66,7 @@ def describe_node(
     leader_api: Endpoint | None,
     version: str,
     storage: StorageInfo,
+    certificates: tuple[ListenerCertificate, ...] = (),
 ) -> NodeInfo:
     """Describe one node from its own core."""
     leader = replica.leader
@@ -87,6 +89,7 @@ def describe_node(
         caught_up=is_caught_up(replica, replica.config),
         version=version,
         storage=storage,
+        certificates=certificates,
     )
 
 

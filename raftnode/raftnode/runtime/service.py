@@ -12,6 +12,7 @@ from raftnode.api.model import (
     CancelReassignmentRequest,
     FormRequest,
     JoinRequest,
+    ListenerCertificate,
     NodeInfo,
     QuorumInfo,
     RaftVersionInfo,
@@ -97,13 +98,27 @@ class Service:
         self._reads = reads
         self.peer_endpoint: Endpoint | None = None
         self.api_endpoint: Endpoint | None = None
+        self._certificates: Callable[[], tuple[ListenerCertificate, ...]] = tuple
         self._api_of = api_of
         self._version = version
         self.stopping = False
 
-    def advertise(self, *, peer: Endpoint, api: Endpoint) -> None:
-        """Set the endpoints for other replicas and clients, once the listeners are bound."""
+    def advertise(
+        self,
+        *,
+        peer: Endpoint,
+        api: Endpoint,
+        certificates: Callable[[], tuple[ListenerCertificate, ...]] = tuple,
+    ) -> None:
+        """Set the endpoints for other replicas and clients, once the listeners are bound.
+
+        Args:
+            peer: for other replicas.
+            api: for clients.
+            certificates: what the listeners present and trust now.
+        """
         self.peer_endpoint, self.api_endpoint = peer, api
+        self._certificates = certificates
 
     # -- what it knows of itself ---------------------------------------------------------
 
@@ -136,6 +151,7 @@ class Service:
             leader_api=self.leader()[1],
             version=self._version,
             storage=self._disk.info(),
+            certificates=self._certificates(),
         )
 
     def state(self) -> str:

@@ -100,6 +100,7 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
             address is None or other is None or not _collide(address, other),
             f"{first} and {second} are the same address ({address}); give each its own port",
         )
+    yield from _tls_checks(settings)
     for small, large in (
         ("record_max_bytes", "max_batch_bytes"),
         ("api_address_connections_max", "api_connections_max"),
@@ -122,3 +123,30 @@ def _collide(address: Endpoint, other: Endpoint) -> bool:
     """Whether a process cannot listen on both."""
     same_host = address.host == other.host or bool({address.host, other.host} & WILDCARDS)
     return address.port == other.port != 0 and same_host
+
+
+def _tls_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
+    for listener, files in (
+        ("peer", ("certificate_file", "key_file", "ca_file")),
+        ("api", ("certificate_file", "key_file")),
+    ):
+        mode = getattr(settings, f"{listener}_tls")
+        missing = [
+            f"{listener}_tls_{file}"
+            for file in files
+            if getattr(settings, f"{listener}_tls_{file}") is None
+        ]
+        yield (
+            mode == "disabled" or not missing,
+            (
+                f"{listener}_tls is {mode}, and {' and '.join(missing)} is not set: give a PEM "
+                f"file for it, or set {listener}_tls to disabled"
+            ),
+        )
+    yield (
+        settings.api_tls_client_certificates != "required" or settings.api_tls_ca_file is not None,
+        (
+            "api_tls_client_certificates is required, and api_tls_ca_file is not set: give a PEM "
+            "file with the CAs of the clients' certificates, or set it to optional"
+        ),
+    )

@@ -45,6 +45,7 @@ def _voters(value: object) -> object:
 EndpointSetting = Annotated[Endpoint, BeforeValidator(_endpoint)]
 ListenSetting = Annotated[Endpoint, BeforeValidator(_listen)]
 EndpointsSetting = Annotated[tuple[Endpoint, ...], NoDecode, BeforeValidator(_endpoints)]
+TlsMode = Literal["disabled", "permissive", "required"]
 VotersSetting = Annotated[tuple[VoterAddress, ...], NoDecode, BeforeValidator(_voters)]
 
 
@@ -458,6 +459,64 @@ class NodeSettings(BaseSettings):
         le=_DAY_MS,
         description="Milliseconds after which the node closes a connection without a request. "
         "More than the time between two scrapes or probes.",
+    )
+
+    # TLS.
+    peer_tls: TlsMode = Field(
+        default="disabled",
+        description="TLS between nodes. `required`: peers must use it, with certificates on both "
+        "sides. `permissive`: the listener also accepts plain connections, and the node dials "
+        "in TLS first and plain if the other node does not speak it; a stage on the way to "
+        "`required` and back, which does not stop an attacker. `disabled`: plain.",
+    )
+    peer_tls_certificate_file: Path | None = Field(
+        default=None,
+        description="PEM file with this node's certificate for its peers, which has the URI "
+        "`spiffe://kraftquorum/cluster/<cluster id>/node/<node id>`, and the certificates "
+        "between it and the CA. The node takes a changed file within seconds. None: only "
+        "without `peer_tls`.",
+    )
+    peer_tls_key_file: Path | None = Field(
+        default=None,
+        description="PEM file with the key of `peer_tls_certificate_file`, without a password. "
+        "None: only without `peer_tls`.",
+    )
+    peer_tls_ca_file: Path | None = Field(
+        default=None,
+        description="PEM file with the CAs of the peers' certificates; several while a CA is "
+        "replaced. None: only without `peer_tls`.",
+    )
+    api_tls: TlsMode = Field(
+        default="disabled",
+        description="TLS for clients, probes and Prometheus. `required`: the listener closes plain "
+        "connections. `permissive`: it accepts both on the same port. `disabled`: plain.",
+    )
+    api_tls_certificate_file: Path | None = Field(
+        default=None,
+        description="PEM file with this node's certificate for clients, which has the host names "
+        "that clients use, and the certificates between it and the CA. The node takes a "
+        "changed file within seconds. None: only without `api_tls`.",
+    )
+    api_tls_key_file: Path | None = Field(
+        default=None,
+        description="PEM file with the key of `api_tls_certificate_file`, without a password. "
+        "None: only without `api_tls`.",
+    )
+    api_tls_ca_file: Path | None = Field(
+        default=None,
+        description="PEM file with the CAs of the clients' certificates. None: the node asks no "
+        "client for a certificate.",
+    )
+    api_tls_client_certificates: Literal["optional", "required"] = Field(
+        default="optional",
+        description="Whether a client must have a certificate of `api_tls_ca_file`. With "
+        "`required` a kubelet cannot probe the node over TLS. Without `api_tls_ca_file` it has "
+        "no effect, and `required` is refused.",
+    )
+    tls_min_version: Literal["1.2", "1.3"] = Field(
+        default="1.3",
+        description="The lowest version of TLS on both listeners. 1.2: for clients that have no "
+        "newer one.",
     )
 
     # The process.

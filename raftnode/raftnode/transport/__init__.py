@@ -6,6 +6,7 @@
 - peers: sends this replica's requests; link: one peer's connection; dial, backoff: how and when it
   is made; outbox: frames that wait for it; failure: why a request got no response.
 - context, settings, spawner: what both sides share.
+- peer_tls: whom the certificate at the other end has to name.
 - addresses, hosts: where a replica might listen; never its identity.
 
 A callback gets a request's answer, or the reason why there is none. The transport never blocks
@@ -19,6 +20,7 @@ from raftnode.transport.context import PeerContext
 from raftnode.transport.failure import Failure, FailureReason
 from raftnode.transport.hello import Identity, RefusalReason
 from raftnode.transport.hosts import HostsFileResolver
+from raftnode.transport.peer_tls import PeerTls
 from raftnode.transport.peers import PeerPool
 from raftnode.transport.server import PeerServer
 from raftnode.transport.settings import TransportSettings
@@ -33,6 +35,7 @@ __all__ = [
     "PeerContext",
     "PeerPool",
     "PeerServer",
+    "PeerTls",
     "RefusalReason",
     "TaskSpawner",
     "TransportSettings",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from raftnode.transport.gate import Gate, OpenGate
 from raftnode.transport.hello import Identity
+from raftnode.transport.peer_tls import PeerTls
 from raftnode.transport.settings import TransportSettings
 from raftnode.transport.spawner import TaskSpawner
 from raftnode.wire import Codec
@@ -22,6 +23,7 @@ class PeerContext:
         spawn: starts tasks.
         gate: admits or refuses the replica at the other end.
         settings: timeouts and limits.
+        tls: of both sides; None: connections are plain.
     """
 
     codec: Codec
@@ -29,3 +31,4 @@ class PeerContext:
     spawn: TaskSpawner
     gate: Gate = field(default_factory=OpenGate)
     settings: TransportSettings = field(default_factory=TransportSettings)
+    tls: PeerTls | None = None

@@ -44,6 +44,8 @@ class RefusalReason(enum.StrEnum):
     """The other end's storage has forgotten what this end has seen of it (S3)."""
     UNSUPPORTED_VERSION = "unsupported_version"
     BAD_HELLO = "bad_hello"
+    WRONG_CERTIFICATE = "wrong_certificate"
+    """The other end's certificate is not of the replica that its hello names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ssl import SSLContext
 
 import structlog
 from aiohttp import ClientSession, WSMsgType
@@ -32,6 +31,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.errors import DecodeError
+from raftnode.log_limit import LineBudget
 from raftnode.transport.addresses import AddressBook
 from raftnode.transport.backoff import Backoff
 from raftnode.transport.context import PeerContext
@@ -42,6 +42,13 @@ from raftnode.transport.outbox import Outbox
 from raftnode.wire import ErrorFrame, Frame, MessageError, ResponseFrame
 
 _log = structlog.get_logger(__name__)
+
+_lines = LineBudget()
+
+REPLACED = "a new connection has taken its place"
+
+RENEW_AGAIN_S = 5.0
+"""After an attempt to renew a connection has failed."""
 
 SETTLED_S = 1.0
 """A connection that ends sooner counts as a failed attempt: no storm of reconnects."""
@@ -75,15 +82,16 @@ class Surroundings:
     addresses: AddressBook
     on_hello: Callable[[Identity], None]
     rng: random.Random
-    ssl: SSLContext | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Connection:
     dialled: Dialled
     outbox: Outbox
     cluster_id: str | None
     """The cluster that this end named in its hello."""
+    renewal: asyncio.TimerHandle | None = None
+    """Makes the connection again before a certificate expires."""
 
 
 class Link:
@@ -105,10 +113,14 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._backoff = Backoff(around.context.settings, around.rng)
         self._waiting: list[Call] = []
-        self._sent: dict[int, Call] = {}
+        self._sent: dict[int, tuple[_Connection, Call]] = {}
         self._next_correlation_id = 0
         self._connection: _Connection | None = None
         self._task: asyncio.Task[None] | None = None
+        """Makes and uses `_connection`."""
+        self._others: set[asyncio.Task[None]] = set()
+        """Of connections that are being renewed, or replaced and wait for their last answers."""
+        self._renewing = False
         self._hurry = asyncio.Event()
         self._greeting = False
         self._leaving = False
@@ -174,16 +186,63 @@ class Link:
         self._backoff.reset()
         self._hurry.set()
 
+    def renew(self) -> None:
+        """Make the connection again; the present one goes on until its calls are answered."""
+        old = self._connection
+        if old is None or self._renewing or self._leaving:
+            return
+        self._renewing = True
+        name = f"renew the connection to {old.dialled.peer.key}"
+        task = self._around.context.spawn(self._replace(old), name=name)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    async def _replace(self, old: _Connection) -> None:
+        try:
+            dialled = await self._dial()
+        except DialError as error:
+            _lines.say(
+                _log.warning,
+                "peer_renewal_failed",
+                peer=str(old.dialled.peer.key),
+                problem=str(error.failure),
+            )
+            if self._connection is old:
+                self._renew_later(old, RENEW_AGAIN_S)
+            return
+        finally:
+            self._renewing = False
+        task = asyncio.current_task()
+        if self._connection is not old or self._task is None or task is None:
+            await dialled.socket.close()  # it has ended meanwhile
+            return
+        self._others.add(self._task)
+        self._task.add_done_callback(self._others.discard)
+        self._task = task
+        await self._run(dialled)
+
+    def _renew_later(self, connection: _Connection, seconds: float) -> None:
+        if connection.renewal is not None:
+            connection.renewal.cancel()
+        connection.renewal = self._loop.call_later(seconds, self._renew_if_used, connection)
+
+    def _renew_if_used(self, connection: _Connection) -> None:
+        if self._connection is connection:
+            self.renew()
+
     async def close(self) -> None:
         """Fail all calls and end the connection."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = {*self._others, *((self._task,) if self._task is not None else ())}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._fail_all(Failure(FailureReason.DISCONNECTED, "closing"))
 
-    async def _run(self) -> None:
+    async def _run(self, renewed: Dialled | None = None) -> None:
         try:
-            while self._waiting or self._greeting:
+            if renewed is not None:
+                await self._converse(renewed)
+            while self._is_mine() and (self._waiting or self._greeting):
                 await self._pause()
                 if not (self._waiting or self._greeting):
                     break
@@ -198,7 +257,12 @@ class Link:
                 self._tried.set()
                 await self._converse(dialled)
         finally:
-            self._task = None
+            if self._is_mine():
+                self._task = None
+
+    def _is_mine(self) -> bool:
+        """Whether the present task is the one that makes and uses the connection."""
+        return self._task is asyncio.current_task()
 
     async def _pause(self) -> None:
         self._hurry.clear()
@@ -223,7 +287,7 @@ class Link:
                     gate=around.context.gate,
                     settings=around.context.settings,
                     frame_bytes_max=around.context.codec.frame_bytes_max + 1,
-                    ssl=around.ssl,
+                    tls=around.context.tls,
                 )
             except DialError as error:
                 if error.replica is not None and error.replica != around.context.identity().key:
@@ -243,7 +307,11 @@ class Link:
         )
         connection = _Connection(dialled, outbox, dialled.own_cluster_id)
         writer = around.context.spawn(outbox.run(), name=f"write to {key}")
-        self._connection = connection
+        old, self._connection = self._connection, connection
+        if old is not None and not self._awaits(old):
+            self._end_replaced(old)
+        if dialled.renew_in_s is not None:
+            self._renew_later(connection, dialled.renew_in_s)
         _log.info("peer_connected", peer=str(key), endpoint=str(dialled.endpoint))
         reason = "the peer closed the connection"
         try:
@@ -258,22 +326,39 @@ class Link:
                 if problem is not None:
                     reason = problem
                     break
+                if self._connection is not connection and not self._awaits(connection):
+                    reason = REPLACED
+                    break
         except (OSError, RuntimeError) as error:
             # Answering a ping while the connection closes, e.g. after a long pause.
             reason = f"{error}"
         finally:
-            self._connection = None
             writer.cancel()
-            if self._loop.time() - started < SETTLED_S and not self._leaving:
-                self._backoff.failed(self._loop.time())
+            if connection.renewal is not None:
+                connection.renewal.cancel()
+            if self._connection is connection:
+                self._connection = None
+                if self._loop.time() - started < SETTLED_S and not self._leaving:
+                    self._backoff.failed(self._loop.time())
+                else:
+                    self._backoff.reset()
             else:
-                self._backoff.reset()
+                reason = REPLACED
             _log.info("peer_disconnected", peer=str(key), reason=reason)
-            sent = list(self._sent.values())
-            self._sent.clear()
-            self._fail(sent, Failure(FailureReason.DISCONNECTED, reason))
+            sent = [number for number, (of, _) in self._sent.items() if of is connection]
+            calls = [self._sent.pop(number)[1] for number in sent]
+            self._fail(calls, Failure(FailureReason.DISCONNECTED, reason))
             await dialled.socket.close()
-            self._leaving = False
+            if self._is_mine():
+                self._leaving = False
+
+    def _awaits(self, connection: _Connection) -> bool:
+        """Whether a call waits for its answer on a connection."""
+        return any(of is connection for of, _ in self._sent.values())
+
+    def _end_replaced(self, connection: _Connection) -> None:
+        name = f"end the former connection to {connection.dialled.peer.key}"
+        self._around.context.spawn(_close(connection.dialled), name=name)
 
     def _transmit(
         self,
@@ -302,7 +387,7 @@ class Link:
                 detail = f"{connection.outbox.waiting_bytes} bytes wait for the peer to read"
                 failure = Failure(FailureReason.OVERLOADED, detail)
         if failure is None:
-            self._sent[correlation_id] = call
+            self._sent[correlation_id] = connection, call
             return
         if call.timer is not None:
             call.timer.cancel()
@@ -325,7 +410,7 @@ class Link:
             return f"a frame from {envelope.source} to {envelope.target}"
         if len({envelope.cluster_id, own.cluster_id} - {None}) > 1:
             return f"cluster {envelope.cluster_id}; this is {own.cluster_id}"
-        call = self._sent.pop(envelope.correlation_id, None)
+        _, call = self._sent.pop(envelope.correlation_id, (None, None))
         if call is None:
             return None  # it has timed out here
         if call.timer is not None:
@@ -345,11 +430,15 @@ class Link:
     def _expire(self, call: Call) -> None:
         if call in self._waiting:
             self._waiting.remove(call)
-        self._sent = {key: sent for key, sent in self._sent.items() if sent is not call}
+        for number, (connection, sent) in list(self._sent.items()):
+            if sent is call:
+                del self._sent[number]
+                if connection is not self._connection and not self._awaits(connection):
+                    self._end_replaced(connection)
         call.failed(Failure(FailureReason.TIMED_OUT, "no response in time"))
 
     def _fail_all(self, failure: Failure) -> None:
-        calls = [*self._sent.values(), *self._waiting]
+        calls = [*(call for _, call in self._sent.values()), *self._waiting]
         self._sent.clear()
         self._waiting.clear()
         self._fail(calls, failure)

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
-from ssl import SSLContext
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector
 from aiohttp.abc import AbstractResolver
@@ -44,7 +43,6 @@ class PeerPool:
         rng: random.Random,
         on_hello: Callable[[Identity], None] | None = None,
         resolver: AbstractResolver | None = None,
-        ssl: SSLContext | None = None,
     ) -> None:
         self._settings = context.settings
         self._identity = context.identity
@@ -70,7 +68,6 @@ class PeerPool:
             addresses=addresses,
             on_hello=self._hello,
             rng=rng,
-            ssl=ssl,
         )
         self._links: dict[ReplicaKey | Endpoint, Link] = {}
         self._closed = False
@@ -124,6 +121,14 @@ class PeerPool:
         link = self._links.get(key)
         if link is not None:
             link.hurry()
+
+    def renew(self) -> None:
+        """Make each connection again, and keep the present one until its requests are answered.
+
+        For new certificates: a connection is verified once, when it is made.
+        """
+        for link in self._links.values():
+            link.renew()
 
     async def close(self) -> None:
         """Fail all requests under way and end all connections; later sends fail."""

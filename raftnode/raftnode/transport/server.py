@@ -19,7 +19,7 @@ from raftnode.core.messages import ErrorCode, Request, Response
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.log_limit import LineBudget
-from raftnode.transport.connection_limits import Lobby, Rank, Seats
+from raftnode.transport.connection_limits import Lobby, Rank, Seats, address_of
 from raftnode.transport.context import PeerContext
 from raftnode.transport.hello import (
     Hello,
@@ -32,6 +32,7 @@ from raftnode.transport.hello import (
     refusal_of,
 )
 from raftnode.transport.outbox import Outbox
+from raftnode.transport.peer_tls import PeerRefusal
 from raftnode.wire import Envelope, MessageError, RequestFrame, compact_fetch
 
 _log = structlog.get_logger(__name__)
@@ -89,6 +90,12 @@ class PeerServer:
         if self._closing:
             return web.Response(status=503, text="closing\n")
         self.lobby.enter(request.protocol)
+        refusal = self._judge(request, None)
+        if refusal is not None:
+            self.lobby.leave(request.protocol)
+            answer = web.Response(status=403, text=f"{refusal.detail}\n")
+            answer.force_close()
+            return answer
         socket = web.WebSocketResponse(
             heartbeat=settings.heartbeat_ms / 1000,
             max_msg_size=settings.request_bytes_max,
@@ -121,6 +128,14 @@ class PeerServer:
         farewells = [_close(socket, WSCloseCode.GOING_AWAY, "closing") for socket in self._sockets]
         await asyncio.gather(*farewells)
 
+    def _judge(self, request: web.Request, peer: Identity | None) -> PeerRefusal | None:
+        """Judge the other end by its certificate."""
+        tls = self._context.tls
+        if tls is None:
+            return None
+        address = address_of(request.protocol)
+        return tls.judge(request.transport, peer, listener="peer", address=address)
+
     async def _greet(self, request: web.Request, socket: web.WebSocketResponse) -> Hello | None:
         own = self._identity()
         try:
@@ -128,7 +143,11 @@ class PeerServer:
             theirs = decode_hello(data)
             if isinstance(theirs, Refusal):
                 return None
-            refusal = refusal_of(own, theirs, wanted=theirs.wants, dialled=own.key)
+            wrong = self._judge(request, theirs.identity)
+            if wrong is not None:
+                refusal = Refusal(RefusalReason.WRONG_CERTIFICATE, wrong.detail, own.key)
+            else:
+                refusal = refusal_of(own, theirs, wanted=theirs.wants, dialled=own.key)
             if refusal is None:
                 # From here on the peer has time: the gate may have to wait for the disk.
                 self.lobby.leave(request.protocol)

@@ -4,6 +4,7 @@
 - `writes`: clients' writes and the committed log;
 - `disk`: snapshots, scrub, and the watch of the disk's room;
 - `peers`: the other replicas, and snapshots on their way;
+- `tls`: certificates and keys of both servers;
 - `listeners`: the two HTTP servers;
 - `node`: the whole node, started, and taken apart at the end.
 

@@ -17,6 +17,7 @@ from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
 from raftnode.limits.model import ClientLimits
 from raftnode.runtime.builders.base import Base
+from raftnode.runtime.builders.tls import Tls
 from raftnode.runtime.peers.peer_messages import PEER_CONNECTIONS_MAX
 from raftnode.runtime.process.process_setup import descriptors_for_clients, raise_file_limit
 from raftnode.runtime.service import Service
@@ -70,7 +71,7 @@ class Listeners:
 
 
 def build_listeners(
-    base: Base, service: Service, peer_server: PeerServer, version: str
+    base: Base, service: Service, peer_server: PeerServer, version: str, tls: Tls
 ) -> Listeners:
     """Build all that the settings ask for."""
     peer_app = web.Application()
@@ -106,8 +107,13 @@ def build_listeners(
             shutdown_grace_ms=200,
             connections_max=PEER_CONNECTIONS_MAX,
             on_connection=peer_server.lobby.enter,
+            on_gone=peer_server.lobby.leave,
+            tls=tls.peer,
         ),
-        {listener: ApiServer(app, shutdown_grace_ms=500) for listener, app in apps.items()},
+        {
+            listener: ApiServer(app, shutdown_grace_ms=500, tls=tls.api)
+            for listener, app in apps.items()
+        },
         addresses,
     )
 

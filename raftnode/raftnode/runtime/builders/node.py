@@ -20,6 +20,7 @@ from raftnode.runtime.builders.base import build_base
 from raftnode.runtime.builders.disk import build_disk, watch_disk
 from raftnode.runtime.builders.listeners import build_listeners
 from raftnode.runtime.builders.peers import VoterAddresses, build_peers, connect, own_identity
+from raftnode.runtime.builders.tls import build_tls
 from raftnode.runtime.builders.writes import build_writes
 from raftnode.runtime.driver import Driver, Parts
 from raftnode.runtime.metrics.gauges import Gauges
@@ -102,6 +103,7 @@ async def running_node(
     base = await build_base(settings, directory, log, tasks, fail, watchdog=watchdog)
     core, driver, metrics = base.core, base.driver, base.metrics
     version = package_version("kraftquorum")
+    tls = await build_tls(settings, base.registry, tasks, lambda: core.replica.cluster_id)
     writes = build_writes(base, lambda: service.leader())  # noqa: PLW0108
     disk = build_disk(base, writes)
     peers = build_peers(base, writes, disk)
@@ -115,8 +117,8 @@ async def running_node(
         disk=disk.state,
         stall=lambda: watchdog.stall,
     )
-    pool, peer_server = connect(base, peers, own_identity(base, service))
-    listeners = build_listeners(base, service, peer_server, version)
+    pool, peer_server = connect(base, peers, own_identity(base, service), tls.peer)
+    listeners = build_listeners(base, service, peer_server, version, tls)
     parts = Parts(
         core,
         directory,
@@ -140,8 +142,9 @@ async def running_node(
     )
     try:
         peer, api = await listeners.start(base)
-        service.advertise(peer=peer, api=api)
+        service.advertise(peer=peer, api=api, certificates=tls.describe)
         driver.begin_with(EndpointBound(peer))
+        tls.watch(tasks, pool.renew)
         tasks(_drive(driver, parts, pool), name="driver")
         tasks(writes.applier.run(), name="applier")
         tasks(disk.snapshotter.run(), name="snapshots")

@@ -19,6 +19,7 @@ from raftnode.runtime.peers.gatekeeper import Gatekeeper
 from raftnode.runtime.peers.peer_messages import Peering, rank_of
 from raftnode.runtime.service import Service
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer, TransferOutcomes
+from raftnode.tls.handshakes import ListenerTls
 from raftnode.transport import (
     AddressBook,
     HostsFileResolver,
@@ -26,6 +27,7 @@ from raftnode.transport import (
     PeerContext,
     PeerPool,
     PeerServer,
+    PeerTls,
 )
 from raftnode.wire import Codec
 
@@ -128,11 +130,15 @@ def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
 
 
 def connect(
-    base: Base, peers: Peers, identity: Callable[[], Identity]
+    base: Base, peers: Peers, identity: Callable[[], Identity], tls: ListenerTls | None = None
 ) -> tuple[PeerPool, PeerServer]:
     """Give the peering its connections; return the dialling side and the dialled side."""
     context = PeerContext(
-        Codec(decode_batches=decode_batches), identity, base.tasks, peers.gatekeeper
+        Codec(decode_batches=decode_batches),
+        identity,
+        base.tasks,
+        peers.gatekeeper,
+        tls=None if tls is None else PeerTls(tls.files, tls.on_failed),
     )
     hosts_file = base.settings.hosts_file
     resolver = HostsFileResolver(HostsFile(hosts_file), spawn=base.tasks) if hosts_file else None

@@ -20,7 +20,10 @@ from raftnode.api.errors import refusal
 from raftnode.api.http import error_response, json_response
 from raftnode.api.model import HealthInfo
 from raftnode.api.server import ApiServer
+from raftnode.runtime.builders.tls import build_tls
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
+from raftnode.runtime.process.tasks import Tasks
+from raftnode.tls.material import TlsError
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings
@@ -34,19 +37,22 @@ async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> 
         return
     addresses = [settings.api_listen, settings.metrics_listen]
     listeners: list[ApiServer] = []
+    tasks = Tasks(lambda _: None)
     try:
+        tls = await build_tls(settings, CollectorRegistry(), tasks, lambda: None)
         for address in filter(None, addresses):
-            listeners.append(ApiServer(_make_app(why), shutdown_grace_ms=100))
+            listeners.append(ApiServer(_make_app(why), shutdown_grace_ms=100, tls=tls.api))
             await listeners[-1].start(address)
         async with asyncio.timeout(settings.damage_told_ms / 1000):
             await stop.wait()
     except TimeoutError:
         pass
-    except OSError as problem:
+    except (OSError, TlsError) as problem:
         _log.warning("damage_not_reported", problem=str(problem))
     finally:
         for listener in listeners:
             await listener.stop()
+        await tasks.cancel_all()
 
 
 def _make_app(why: str) -> web.Application:

@@ -70,7 +70,6 @@ async def test_a_ping_that_cannot_be_answered_ends_the_connection_only(monkeypat
         addresses=AddressBook(),
         on_hello=lambda _: None,
         rng=random.Random(0),
-        ssl=None,
     )
     made = link.Link(around, wants=PEER, candidates=lambda: (Endpoint("h", 1),))
     deadline = asyncio.get_running_loop().time() + 60

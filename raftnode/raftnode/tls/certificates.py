@@ -1,0 +1,71 @@
+"""Reads certificates from PEM, as far as a node checks and shows them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a certificate says.
+
+    Attributes:
+        sha256: its fingerprint, in lower-case hexadecimal.
+        serial: its serial number, in lower-case hexadecimal.
+        not_before: from when on it is valid.
+        not_after: until when it is valid.
+        uri_names: its subject alternative names of type URI.
+        dns_names: those of type DNS.
+        ip_addresses: those of type IP address.
+        common_name: of its subject; empty: it has none.
+        is_ca: whether it may sign certificates.
+    """
+
+    sha256: str
+    serial: str
+    not_before: dt.datetime
+    not_after: dt.datetime
+    uri_names: tuple[str, ...]
+    dns_names: tuple[str, ...]
+    ip_addresses: tuple[str, ...]
+    common_name: str
+    is_ca: bool
+
+
+def read_certificates(pem: bytes) -> tuple[Certificate, ...]:
+    """Read all certificates of a file.
+
+    Raises:
+        ValueError: there is none, or one is malformed.
+    """
+    return tuple(map(_read, x509.load_pem_x509_certificates(pem)))
+
+
+def _read(certificate: x509.Certificate) -> Certificate:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        names = None
+    try:
+        limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except x509.ExtensionNotFound:
+        limits = None
+    common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return Certificate(
+        sha256=certificate.fingerprint(hashes.SHA256()).hex(),
+        serial=f"{certificate.serial_number:x}",
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+        uri_names=tuple(names.get_values_for_type(x509.UniformResourceIdentifier) if names else ()),
+        dns_names=tuple(names.get_values_for_type(x509.DNSName) if names else ()),
+        ip_addresses=tuple(
+            str(address) for address in (names.get_values_for_type(x509.IPAddress) if names else ())
+        ),
+        common_name=str(common[0].value) if common else "",
+        is_ca=limits is not None and limits.ca,
+    )

@@ -124,6 +124,8 @@ class TlsAcceptor:
 
     def close(self) -> None:
         """Accept no further connection, and end those without a finished handshake."""
+        if self._listener.fileno() < 0:
+            return
         self._loop.remove_reader(self._listener)
         if self._pause is not None:
             self._pause.cancel()

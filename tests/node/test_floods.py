@@ -8,18 +8,23 @@ ratios: a busy machine must not fail them.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import statistics
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from proofkit.floods import ATTACKS, LARGE, LARGE_KEY, flood_of
-from proofkit.localquorum import LocalNode, LocalQuorum
+from proofkit.localquorum import API_PORT, PEER_PORT, LocalNode, LocalQuorum
 from proofkit.loopback import LoopbackNetwork
+from proofkit.quorumsecurity import QuorumSecurity
+from raftnode.client.credential_files import make_context
+from raftnode.core.types import Endpoint
 from raftnode.limits.model import Limit
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -61,11 +66,13 @@ def memory_bytes(node: LocalNode) -> int:
 
 
 @asynccontextmanager
-async def bystander(leader: LocalNode, local: str) -> AsyncGenerator[Bystander]:
+async def bystander(
+    leader: LocalNode, local: str, tls: ssl.SSLContext | None
+) -> AsyncGenerator[Bystander]:
     """Write one value after the other, and describe the quorum as the operator does."""
     state, stopped = Bystander(), asyncio.Event()
     timeout = aiohttp.ClientTimeout(total=10)
-    connector = aiohttp.TCPConnector(local_addr=(local, 0))
+    connector = aiohttp.TCPConnector(local_addr=(local, 0), ssl=tls or True)
 
     async def write(session: aiohttp.ClientSession) -> None:
         number = 0
@@ -84,9 +91,9 @@ async def bystander(leader: LocalNode, local: str) -> AsyncGenerator[Bystander]:
     async def operate() -> None:
         while not stopped.is_set():
             # As a probe and the operator do: a new connection for each look.
-            once = aiohttp.TCPConnector(local_addr=(local, 0), force_close=True)
+            once = aiohttp.TCPConnector(local_addr=(local, 0), force_close=True, ssl=tls or True)
             async with aiohttp.ClientSession(
-                f"http://{leader.api}", connector=once, timeout=timeout
+                url_of(leader, tls), connector=once, timeout=timeout
             ) as session:
                 try:
                     began = time.monotonic()
@@ -102,9 +109,7 @@ async def bystander(leader: LocalNode, local: str) -> AsyncGenerator[Bystander]:
             await asyncio.sleep(0.2)
 
     async with (
-        aiohttp.ClientSession(
-            f"http://{leader.api}", connector=connector, timeout=timeout
-        ) as session,
+        aiohttp.ClientSession(url_of(leader, tls), connector=connector, timeout=timeout) as session,
         asyncio.TaskGroup() as group,
     ):
         group.create_task(write(session))
@@ -115,10 +120,14 @@ async def bystander(leader: LocalNode, local: str) -> AsyncGenerator[Bystander]:
             stopped.set()
 
 
-async def refusals(leader: LocalNode) -> dict[str, float]:
+def url_of(node: LocalNode, tls: ssl.SSLContext | None) -> str:
+    return f"{'http' if tls is None else 'https'}://{node.api}"
+
+
+async def refusals(leader: LocalNode, tls: ssl.SSLContext | None) -> dict[str, float]:
     async with (
         aiohttp.ClientSession() as session,
-        session.get(f"http://{leader.api}/metrics") as got,
+        session.get(f"{url_of(leader, tls)}/metrics", ssl=tls or True) as got,
     ):
         text = await got.text()
     return {
@@ -140,6 +149,7 @@ EXPECTED: dict[str, set[Limit]] = {
     "idle_sessions": set(),
     "deaf_sessions": {Limit.UNREAD},
     "greedy_sessions": {Limit.BODIES},
+    "handshakes": set(),
 }
 """What limits are certain to refuse something of each flood."""
 
@@ -152,22 +162,29 @@ def test_each_flood_has_its_expectation() -> None:
 
 
 async def flooded(
-    quorum: LocalQuorum, network: LoopbackNetwork, kind: str, *, same_address: bool = False
+    quorum: LocalQuorum,
+    network: LoopbackNetwork,
+    kind: str,
+    *,
+    same_address: bool = False,
+    tls: ssl.SSLContext | None = None,
+    port: int = API_PORT,
 ) -> tuple[Bystander, dict[str, float]]:
     await quorum.form(3)
     leader = await quorum.leader()
     await quorum.put(LARGE_KEY, bytes(LARGE))
     epoch = (await quorum.describe()).epoch
     flooders = [network.host(200 + at) for at in range(FLOODERS)]
-    async with bystander(leader, flooders[0] if same_address else network.host(100)) as quiet:
+    local = flooders[0] if same_address else network.host(100)
+    async with bystander(leader, local, tls) as quiet:
         await asyncio.sleep(3)
         before_s, before_bytes = statistics.median(quiet.waits_s), memory_bytes(leader)
         quiet.waits_s.clear()
         quiet.described_s.clear()
         quiet.probed = 0
-        async with flood_of(kind, AT_ONCE, leader.api, flooders) as counts:
+        async with flood_of(kind, AT_ONCE, Endpoint(leader.host, port), flooders) as counts:
             await asyncio.sleep(WITH_FLOOD_S)
-            refused = await refusals(leader)
+            refused = await refusals(leader, tls)
         latency = sorted(quiet.waits_s)
     grown = quiet.peak_bytes - before_bytes
     print(  # noqa: T201
@@ -191,7 +208,11 @@ async def flooded(
 @pytest.mark.quorum_settings(**SETTINGS)
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.extended) for kind in EXPECTED],
+    [
+        pytest.param(kind, marks=[] if kind in FAST else pytest.mark.extended)
+        for kind in EXPECTED
+        if kind != "handshakes"
+    ],
 )
 async def test_a_flood_takes_nothing_from_the_quorum_and_other_clients(
     quorum: LocalQuorum, network: LoopbackNetwork, kind: str
@@ -208,3 +229,19 @@ async def test_a_flood_from_the_operators_own_address_leaves_it_its_calls(
     quorum: LocalQuorum, network: LoopbackNetwork, kind: str
 ) -> None:
     await flooded(quorum, network, kind, same_address=True)
+
+
+@pytest.mark.parametrize(
+    "port", [pytest.param(API_PORT, id="api"), pytest.param(PEER_PORT, id="peer")]
+)
+async def test_a_flood_of_handshakes_does_not_take_the_leadership(
+    port: int, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+) -> None:
+    cluster_id = "FloodedFloodedFloodedF"
+    security = QuorumSecurity(tmp_path / "security", cluster_id, tokens=False)
+    cache = {"HYPOTHESIS_STORAGE_DIRECTORY": str(request.config.rootpath / ".hypothesis")}
+    async with LocalQuorum(
+        tmp_path, 3, network, SETTINGS | cache, cluster_id=cluster_id, security=security
+    ) as quorum:
+        tls = make_context(security.credentials())
+        await flooded(quorum, network, "handshakes", tls=tls, port=port)

@@ -12,6 +12,7 @@ from kraftquorum_operator.metrics import Metrics
 from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
+from raftnode.runtime.metrics.tls_metrics import TlsMetrics
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 UNITS = ("seconds", "bytes", "ratio")
@@ -23,6 +24,7 @@ def families() -> list[Metric]:
     HttpMetrics(registry)
     SessionMetrics(registry)
     LimitMetrics(registry)
+    TlsMetrics(registry, ("peer", "api"))
     LeaderCollector(lambda: None, registry)
     return [*registry.collect(), *Metrics().registry.collect()]
 
@@ -58,6 +60,7 @@ def test_every_label_has_its_bound_on_the_page() -> None:
         *HttpMetrics.rows(),
         *SessionMetrics.rows(),
         *LimitMetrics.rows(),
+        *TlsMetrics.rows(),
         *LEADER_ROWS,
         *Metrics.rows(),
     )

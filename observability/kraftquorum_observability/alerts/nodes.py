@@ -77,6 +77,45 @@ sum by ({NODE_LABELS}, limit) (rate(raftnode_client_refusals_total[5m])) > 0.1
         "requests or sessions a second. A client floods the node, or the limit is too low for the "
         "number of clients.",
     ),
+    # A certificate that is renewed in time is renewed at two thirds of its life. A CA's end is
+    # known for long, and its replacement takes several steps.
+    Alert(
+        "KraftquorumCertificateExpiring",
+        "warning",
+        f"""
+(min by ({NODE_LABELS}, listener) (raftnode_tls_certificate_expiry_timestamp_seconds) - time() > 0)
+  < min by ({NODE_LABELS}, listener) (raftnode_tls_certificate_lifetime_seconds) / 10
+or
+(min by ({NODE_LABELS}, listener) (raftnode_tls_ca_expiry_timestamp_seconds) - time() > 0)
+  < 7 * 86400
+""",
+        "5m",
+        f"{NODE} has a certificate on its listener {{{{ $labels.listener }}}} that expires soon",
+        "The certificate that the listener presents, or a CA that it trusts, expires in "
+        "{{ $value | humanizeDuration }}, and no newer one is in force.",
+    ),
+    Alert(
+        "KraftquorumCertificateExpired",
+        "critical",
+        f"""
+min by ({NODE_LABELS}, listener) (raftnode_tls_certificate_expiry_timestamp_seconds) - time() < 0
+""",
+        "1m",
+        f"{NODE} has an expired certificate on its listener {{{{ $labels.listener }}}}",
+        "Clients and peers refuse new connections to this node. Connections that are open go on "
+        "until one end closes them.",
+    ),
+    Alert(
+        "KraftquorumCertificateRefused",
+        "warning",
+        f"""
+max by ({NODE_LABELS}, listener) (raftnode_tls_files_refused) == 1
+""",
+        "5m",
+        f"{NODE} cannot use the new files of its listener {{{{ $labels.listener }}}}",
+        "The node presents the certificate that it read before, until that one expires. The log "
+        "event certificate_refused and GET /v1/node have the reason.",
+    ),
     # Half of the default election timeout.
     Alert(
         "KraftquorumEventLoopSlow",

@@ -218,6 +218,45 @@ API = (
         width=12,
         unit="reqps",
     ),
+    Panel(
+        "lines",
+        "Validity of certificates",
+        "Time until the certificate of each listener expires. Normal: it rises before a tenth of "
+        "its life is left. Empty without TLS.",
+        (
+            Query(
+                "min by (node_id, listener) "
+                f"(raftnode_tls_certificate_expiry_timestamp_seconds{{{N}}} - time())",
+                "{{listener}} of node {{node_id}}",
+            ),
+        ),
+        width=8,
+        unit="s",
+    ),
+    Panel(
+        "lines",
+        "TLS connections that did not come about",
+        "Connections without a finished handshake, by listener and reason. Normal: none. Empty "
+        "without TLS.",
+        (
+            _rate(
+                "raftnode_tls_handshake_failures_total",
+                "listener, reason",
+                "{{listener}}: {{reason}}",
+            ),
+        ),
+        width=8,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Certificate files read again",
+        "Changed files of the listeners, by outcome. Normal: `taken` at each rotation, and never "
+        "`refused`. Empty without TLS.",
+        (_rate("raftnode_tls_reloads_total", "listener, outcome", "{{listener}}: {{outcome}}"),),
+        width=8,
+        unit="reqps",
+    ),
 )
 
 PEERS = (

@@ -18,6 +18,7 @@ from raftnode.settings import NodeSettings, find_faults, setting_called
 _IDENTITY = "it is the replica's identity, which the operator gives to each pod"
 _ADDRESS = "it is an address, which the operator derives from the pod and its Services"
 _PATH = "it is a path in the container, which the operator sets"
+_TLS = "it belongs to the certificates of the nodes, which the operator sets"
 
 SET_BY_OPERATOR: dict[str, str] = {
     "node_id": _IDENTITY,
@@ -32,6 +33,15 @@ SET_BY_OPERATOR: dict[str, str] = {
     "bootstrap_servers": _ADDRESS,
     "quorum_voters": "the log holds the voter set; set spec.voters for their number",
     "hosts_file": _PATH,
+    "peer_tls": _TLS,
+    "peer_tls_certificate_file": _PATH,
+    "peer_tls_key_file": _PATH,
+    "peer_tls_ca_file": _PATH,
+    "api_tls": _TLS,
+    "api_tls_certificate_file": _PATH,
+    "api_tls_key_file": _PATH,
+    "api_tls_ca_file": _PATH,
+    "api_tls_client_certificates": _TLS,
     "termination_log": _PATH,
     "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
 }

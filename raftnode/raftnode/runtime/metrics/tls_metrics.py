@@ -19,6 +19,10 @@ class TlsMetrics(MetricTable[Any]):
         "Unix time at which the certificate that a listener presents expires.",
         labels=("listener",),
     )
+    tls_certificate_lifetime_seconds = GaugeRow[Any](
+        "Seconds from the begin to the end of that certificate's validity.",
+        labels=("listener",),
+    )
     tls_ca_expiry_timestamp_seconds = GaugeRow[Any](
         "Unix time at which the first of the CAs that a listener trusts expires.",
         labels=("listener",),
@@ -50,6 +54,9 @@ class TlsMetrics(MetricTable[Any]):
         """Show what a listener presents and trusts."""
         expiry = self.tls_certificate_expiry_timestamp_seconds.labels(listener)
         expiry.set(material.certificate.not_after.timestamp())
+        certificate = material.certificate
+        lifetime = certificate.not_after - certificate.not_before
+        self.tls_certificate_lifetime_seconds.labels(listener).set(lifetime.total_seconds())
         if material.trusted:
             first = min(ca.not_after for ca in material.trusted)
             self.tls_ca_expiry_timestamp_seconds.labels(listener).set(first.timestamp())

@@ -29,7 +29,7 @@ from proofkit.badrequests.clients import wrong_bytes
 from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import DOCUMENT_NAMES, ERRORS
 from raftnode.api.http import ApiLimits, Route
-from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
+from raftnode.api.metrics import AccessMetrics, HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.api.openapi import openapi, route_errors
 from raftnode.api.server import all_routes
 from raftnode.cli import make_app
@@ -60,6 +60,13 @@ def http_api() -> Iterator[str]:
         "without key: the log is a change log. An offset above the high watermark waits, then "
         "reads as empty. Bytes that are not HTTP at all are answered with INVALID_REQUEST or a "
         "closed connection.\n"
+    )
+    yield (
+        "With an [access file](node-settings.md#access_file), a request needs a bearer token "
+        "(`Authorization: Bearer …`) or a client certificate whose subject has one of the roles "
+        "under *needs*. A request may name the cluster that it means in the header "
+        "`X-Kraftquorum-Cluster-Id`; a node of another cluster refuses it, and a blank node does "
+        "not.\n"
     )
     for route in routes:
         yield from _route(route, document["paths"][route.path][route.method.lower()])
@@ -145,6 +152,7 @@ def node_metrics() -> Iterator[str]:
     SessionMetrics(registry)
     LimitMetrics(registry)
     TlsMetrics(registry, ("peer", "api"))
+    AccessMetrics(registry)
     LeaderCollector(lambda: None, registry)
     yield "# Metrics of the node\n"
     yield (
@@ -163,6 +171,7 @@ def node_metrics() -> Iterator[str]:
             *SessionMetrics.rows(),
             *LimitMetrics.rows(),
             *TlsMetrics.rows(),
+            *AccessMetrics.rows(),
             *LEADER_ROWS,
         )
     }
@@ -344,7 +353,10 @@ def render() -> dict[str, str]:
 def _route(route: Route, operation: dict[str, Any]) -> Iterator[str]:
     yield f"## `{route.method} {route.path}`\n"
     yield f"{route.summary}\n"
+    yield f"- needs: {_need(operation)}"
     for parameter in operation.get("parameters", []):
+        if parameter["in"] == "header":
+            continue
         yield f"- {parameter['in']} `{parameter['name']}`: {parameter['description']}" + (
             _shape(parameter["schema"]) if parameter["in"] == "query" else ""
         )
@@ -360,6 +372,17 @@ def _route(route: Route, operation: dict[str, Any]) -> Iterator[str]:
     )
     yield f"- answer: {answer}{headers}"
     yield f"- errors: {', '.join(f'`{error}`' for error in route_errors(route))}\n"
+
+
+def _need(operation: dict[str, Any]) -> str:
+    keys = {
+        "none": "",
+        "key": " for the key",
+        "prefix": " for keys with the prefix",
+        "everything": " without `key_prefixes`",
+    }
+    roles = " or ".join(f"`{role}`" for role in operation["x-roles"])
+    return f"{roles}{keys[operation['x-keys']]}" if roles else "nothing; open to each client"
 
 
 def _model(name: str, schema: dict[str, Any]) -> Iterator[str]:

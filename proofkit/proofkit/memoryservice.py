@@ -162,6 +162,16 @@ class MemoryService:
 
     # NodeService.
 
+    @property
+    def node_id(self) -> int:
+        """See `NodeService`."""
+        return self.key.node_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        """See `NodeService`."""
+        return self._cluster_id
+
     def state(self) -> str:
         """That of the node's description."""
         return str(hash(self.describe_node()))

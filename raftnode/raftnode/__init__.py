@@ -10,6 +10,7 @@ store of `statemachine`.
 - `storage`, `logformat`, `logfiles`: the disk, the format of its bytes, and its public readers;
 - `transport`, `wire`: frames between replicas;
 - `api`, `session`, `client`: what clients use, and the Python client;
+- `access`: who may do what on a node, by its access file;
 - `tls`: certificates of the listeners, and handshakes;
 - `limits`: what clients may use of a node, so that a flood takes nothing from the quorum;
 - `statemachine`: the key-value store;

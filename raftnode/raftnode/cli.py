@@ -15,6 +15,7 @@ from raftnode.program_version import version_line, version_option
 
 PROGRAM = "raftnode"
 GROUPS = {
+    "access": "raftnode.commands.access",
     "node": "raftnode.commands.node",
     "storage": "raftnode.commands.storage",
     "metadata-quorum": "raftnode.commands.quorum",

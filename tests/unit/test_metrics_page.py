@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from kraftquorum_operator.metrics import Metrics
-from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
+from raftnode.api.metrics import AccessMetrics, HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.metrics.tls_metrics import TlsMetrics
@@ -25,6 +25,7 @@ def families() -> list[Metric]:
     SessionMetrics(registry)
     LimitMetrics(registry)
     TlsMetrics(registry, ("peer", "api"))
+    AccessMetrics(registry)
     LeaderCollector(lambda: None, registry)
     return [*registry.collect(), *Metrics().registry.collect()]
 
@@ -61,6 +62,7 @@ def test_every_label_has_its_bound_on_the_page() -> None:
         *SessionMetrics.rows(),
         *LimitMetrics.rows(),
         *TlsMetrics.rows(),
+        *AccessMetrics.rows(),
         *LEADER_ROWS,
         *Metrics.rows(),
     )

@@ -116,6 +116,17 @@ max by ({NODE_LABELS}, listener) (raftnode_tls_files_refused) == 1
         "The node presents the certificate that it read before, until that one expires. The log "
         "event certificate_refused and GET /v1/node have the reason.",
     ),
+    Alert(
+        "KraftquorumAccessFileStale",
+        "warning",
+        f"max by ({NODE_LABELS}, file) (raftnode_access_file_stale) > 0",
+        "5m",
+        f"{NODE} cannot use its {{{{ $labels.file }}}}",
+        "For five minutes the file has been unreadable or wrong, and an earlier content of it is "
+        "in force: a client that was added cannot connect yet, and a token that was withdrawn "
+        "still works. The node does not start with such a file. The log event access_file_refused "
+        "names the field.",
+    ),
     # Half of the default election timeout.
     Alert(
         "KraftquorumEventLoopSlow",

@@ -257,6 +257,26 @@ API = (
         width=8,
         unit="reqps",
     ),
+    Panel(
+        "lines",
+        "Access refused",
+        "Requests that were refused for their credentials, their permissions or their cluster id. "
+        "Normal: none, or a few after a token was replaced.",
+        (_rate("raftnode_access_refusals_total", "reason", "{{reason}}"),),
+        width=12,
+        unit="reqps",
+    ),
+    Panel(
+        "lines",
+        "Access files that cannot be used",
+        "Refused contents of the access file, and 1 while an earlier content is in force. Normal: "
+        "none.",
+        (
+            _rate("raftnode_access_file_refusals_total", "file", "{{file}} refused"),
+            _by_node("raftnode_access_file_stale"),
+        ),
+        width=12,
+    ),
 )
 
 PEERS = (

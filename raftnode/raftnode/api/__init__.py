@@ -7,6 +7,8 @@
   its part of the node;
 - `listeners`: which listener of a node serves which part of the API;
 - `guard`: applies the limits for clients; `client_connection`: a connection with its deadlines;
+- `authorization`: applies the access file and the cluster id of requests; `needs`: what a route
+  needs; `client_certificate`: the names in a client's certificate;
 - `checks`: what a client's key and records must be, whichever way they come;
 - `model`, `queries`, `media`, `errors`: the models, parameters, headers and errors of the API;
 - `encode`: records as JSON; `openapi`: the description of all routes;

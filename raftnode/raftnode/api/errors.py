@@ -55,6 +55,14 @@ ERRORS: dict[str, ErrorKind] = {
     "INVALID_REQUEST": ErrorKind(
         400, "The request is malformed. The message names the field and what is allowed."
     ),
+    "AUTHENTICATION_FAILED": ErrorKind(
+        401,
+        "The node knows no subject by the token or certificate of the request, or the request has "
+        "none and needs one (`access_file`).",
+    ),
+    "AUTHORIZATION_FAILED": ErrorKind(
+        403, "The subject of the request may not do this. The message names what is missing."
+    ),
     "NOT_FOUND": ErrorKind(404, "The path does not exist."),
     "KEY_NOT_FOUND": ErrorKind(404, "The key has no value at the offset that was read."),
     "WRONG_LISTENER": ErrorKind(
@@ -189,6 +197,11 @@ ERRORS: dict[str, ErrorKind] = {
     ),
     "NOT_LISTED": ErrorKind(409, "The voters in the request do not list this replica."),
     "CLUSTER_ID_MISMATCH": ErrorKind(409, "The node belongs to another cluster."),
+    "INCONSISTENT_CLUSTER_ID": ErrorKind(
+        409,
+        "The header `X-Kraftquorum-Cluster-Id` names another cluster than the node's; nothing was "
+        "done.",
+    ),
     # Unknown outcomes and faults of the node.
     "TIMED_OUT": ErrorKind(
         504,

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 import structlog
 from aiohttp import web
 
+from raftnode.api.authorization import holder_of
 from raftnode.api.client_connection import ClientConnection
 from raftnode.api.errors import refusal
 from raftnode.limits.answers import HOLDER, LARGE_BYTES, UnreadAnswers
@@ -78,7 +79,7 @@ class Guard:
         limits: the settings.
         body_max_bytes: the largest body; one always fits, for which there is room for four.
         observer: is called for connections and refusals; None: no observer.
-        holder_of: the holder of a request; None: the address that it comes from.
+        holder_of: the holder of a request; None: its subject, or the address that it comes from.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Guard:
         self.limits = limits = limits or ClientLimits()
         self._observer = observer
         self._lines = LineBudget()
-        self.holder_of: HolderOf = holder_of or _address_of
+        self.holder_of: HolderOf = holder_of or _holder_of
         self.connections = ConnectionLimits(
             limits.connections_max,
             limits.address_connections_max,
@@ -341,6 +342,7 @@ GUARD: web.AppKey[Guard] = web.AppKey("guard", Guard)
 """Where an application has its guard."""
 
 
-def _address_of(request: web.BaseRequest) -> str:
+def _holder_of(request: web.BaseRequest) -> str:
     connection = request.protocol
-    return connection.address if isinstance(connection, ClientConnection) else ""
+    address = connection.address if isinstance(connection, ClientConnection) else ""
+    return holder_of(request, address)

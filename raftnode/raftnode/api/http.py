@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from raftnode.api.errors import refusal
 from raftnode.api.media import JSON, TEXT
 from raftnode.api.model import ApiError, ApiModel, Replica
+from raftnode.api.needs import Need
 from raftnode.errors import RequestError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -97,6 +98,8 @@ class Route:
     handler: Handler
     operation_id: str
     summary: str
+    need: Need
+    """What a client must be allowed to do."""
     query: type[ApiModel] | None = None
     json_body: type[ApiModel] | None = None
     binary_body: str | None = None

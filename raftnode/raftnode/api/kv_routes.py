@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
 
@@ -13,6 +12,7 @@ from raftnode.api.http import ApiLimits, Route, json_response, read_body, read_q
 from raftnode.api.log_routes import WRITE_ERRORS, appended_response
 from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_NEXT_OFFSET, HEADER_OFFSET
 from raftnode.api.model import Appended, KeyList, KeyValue
+from raftnode.api.needs import READ_KEY, READ_PREFIX, WRITE_KEY, raw_key
 from raftnode.api.queries import ListKeysQuery, ReadKeyQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
 from raftnode.limits.answers import LARGE_BYTES
@@ -82,6 +82,7 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             list_keys,
             "listKeys",
             "List entries in byte order of their keys, one page at a time.",
+            READ_PREFIX,
             query=ListKeysQuery,
             response=KeyList,
             errors=_READ_ERRORS,
@@ -93,6 +94,7 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             get,
             "getKey",
             "Read the newest value of a key.",
+            READ_KEY,
             query=ReadKeyQuery,
             response=BINARY,
             errors=("KEY_NOT_FOUND", *_READ_ERRORS),
@@ -105,6 +107,7 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             "putKey",
             "Write a value and wait until it is committed. The write is a record with "
             "this key and value.",
+            WRITE_KEY,
             query=TimeoutQuery,
             binary_body="The value; it may be empty. Any Content-Type.",
             response=Appended,
@@ -118,6 +121,7 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             "deleteKey",
             "Delete a key: a record with this key and a null value, even if the key does "
             "not exist.",
+            WRITE_KEY,
             query=TimeoutQuery,
             response=Appended,
             errors=WRITE_ERRORS,
@@ -127,15 +131,12 @@ def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
 
 
 def read_key(request: web.Request) -> bytes:
-    """Take the key from the path: everything after `/v1/kv/`, percent-decoded.
-
-    It uses the raw path, since aiohttp's match leaves some escapes as they are. The part before
-    the key may have escapes too: `/v%31/kv/` is the same path.
+    """Take the key from the path.
 
     Raises:
         RequestError: INVALID_REQUEST when it is empty, too long or not UTF-8.
     """
-    key = unquote_to_bytes(request.rel_url.raw_path.split("/", 3)[3])
+    key = raw_key(request)
     check_key(key)
     return key
 

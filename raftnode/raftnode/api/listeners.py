@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from aiohttp import web
 
+from raftnode.access.roles import Verb
 from raftnode.api.errors import refusal
-from raftnode.api.guard import DATA_PATHS
 from raftnode.api.http import Handler, Route
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
@@ -51,16 +51,21 @@ _OWN: Mapping[Part, Listener] = {
 }
 """Parts that may have a listener of their own."""
 
+_PARTS: Mapping[Verb, Part] = {
+    Verb.HEALTH: Part.HEALTH,
+    Verb.DESCRIBE: Part.DESCRIPTION,
+    Verb.SESSION: Part.DATA,
+    Verb.READ: Part.DATA,
+    Verb.WRITE: Part.DATA,
+    Verb.ADMIN: Part.ADMINISTRATION,
+    Verb.RESIGN: Part.ADMINISTRATION,
+    Verb.METRICS: Part.METRICS,
+}
+
 
 def part_of(route: Route) -> Part:
     """The part that a route belongs to: a change of the quorum or of a node is administration."""
-    if route.path.startswith(DATA_PATHS):
-        return Part.DATA
-    if route.path == "/metrics":
-        return Part.METRICS
-    if route.path.startswith("/healthz/"):
-        return Part.HEALTH
-    return Part.DESCRIPTION if route.method == "GET" else Part.ADMINISTRATION
+    return _PARTS[route.need.verb]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,10 @@ class Serving:
             )
 
         return refuse
+
+
+EVERY_PART = Serving(Listener.CLIENT, {})
+"""The only listener of a node."""
 
 
 def _without_client_address(handler: Handler) -> Handler:

@@ -17,6 +17,7 @@ from raftnode.api.http import (
 )
 from raftnode.api.media import BINARY, HEADER_EPOCH, HEADER_OFFSET, JSON
 from raftnode.api.model import Appended, AppendRequest, ReadResult
+from raftnode.api.needs import READ_LOG, WRITE_LOG
 from raftnode.api.queries import ReadLogQuery, TimeoutQuery
 from raftnode.api.service import NewRecord, NodeService
 from raftnode.core.types import Offset
@@ -71,6 +72,7 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             append,
             "appendRecords",
             "Append records and wait until they are committed: fsynced on a majority.",
+            WRITE_LOG,
             query=TimeoutQuery,
             json_body=AppendRequest,
             binary_body="The value of one record.",
@@ -84,6 +86,7 @@ def log_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:
             read,
             "readLog",
             "Read committed records in order, from any node; wait for new ones on request.",
+            READ_LOG,
             query=ReadLogQuery,
             response=ReadResult,
             errors=("OFFSET_OUT_OF_RANGE", "NODE_BLANK"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
 
+from raftnode.access.access_list import Reason
 from raftnode.api.listeners import Listener
 from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, MetricTable
 from raftnode.limits.model import Limit
@@ -86,3 +88,47 @@ class ListenerMetrics:
     def note_refused(self, limit: Limit) -> None:
         """Note a refusal."""
         self._refusals[limit].inc()
+
+
+class AccessMetrics(MetricTable[Any]):
+    """Metrics of access control.
+
+    Args:
+        registry: of the metrics.
+        listeners: whose refusals are counted.
+    """
+
+    access_refusals = CounterRow(
+        "Requests and operations of sessions that were refused for their credentials, their "
+        "permissions or their cluster id.",
+        labels=("listener", "reason"),
+    )
+    access_file_loaded_timestamp_seconds = GaugeRow[Any](
+        "Unix time at which the file in force was read.", labels=("file",)
+    )
+    access_file_stale = GaugeRow[Any](
+        "1 while the file cannot be used and an earlier content of it is in force.",
+        labels=("file",),
+    )
+    access_file_refusals = CounterRow("Files that could not be used.", labels=("file",))
+
+    def __init__(self, registry: CollectorRegistry, listeners: Iterable[str] = ("client",)) -> None:
+        super().__init__(registry)
+        for listener in listeners:  # a rate needs the 0 before the first refusal
+            for reason in Reason:
+                self.access_refusals.labels(listener, reason.value)
+
+    def note_refused(self, reason: Reason, listener: str) -> None:
+        """Note a refused request."""
+        self.access_refusals.labels(listener, reason.value).inc()
+
+    def note_loaded(self, setting: str, unix_s: float) -> None:
+        """Note when a good file was read."""
+        self.access_file_loaded_timestamp_seconds.labels(setting).set(unix_s)
+        self.access_file_stale.labels(setting).set(0)
+        self.access_file_refusals.labels(setting)
+
+    def note_file_refused(self, setting: str) -> None:
+        """Note that a file was refused, and the one before stays in force."""
+        self.access_file_stale.labels(setting).set(1)
+        self.access_file_refusals.labels(setting).inc()

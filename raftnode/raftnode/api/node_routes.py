@@ -13,6 +13,7 @@ from raftnode.api.errors import refusal
 from raftnode.api.http import Route, json_response, read_query
 from raftnode.api.media import TEXT
 from raftnode.api.model import HealthInfo, NodeInfo, NodeState
+from raftnode.api.needs import DESCRIBE, HEALTH, METRICS
 from raftnode.api.queries import StateQuery
 from raftnode.api.service import NodeService
 
@@ -56,6 +57,7 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
             describe,
             "describeNode",
             "Describe this node as it sees itself.",
+            DESCRIBE,
             response=NodeInfo,
         ),
         Route(
@@ -64,6 +66,7 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
             state,
             "nodeState",
             "Wait until something that matters about this node changes; see `state`.",
+            DESCRIBE,
             query=StateQuery,
             response=NodeState,
         ),
@@ -73,6 +76,7 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
             live,
             "live",
             "Report whether the event loop runs and no disk call hangs, for a liveness probe.",
+            HEALTH,
             response=HealthInfo,
             errors=("NOT_ALIVE",),
         ),
@@ -82,6 +86,7 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
             ready,
             "ready",
             "Report whether the node is attached to a leader and caught up, for a readiness probe.",
+            HEALTH,
             response=HealthInfo,
             errors=("NOT_READY",),
         ),
@@ -91,6 +96,7 @@ def node_routes(service: NodeService, registry: CollectorRegistry) -> tuple[Rout
             metrics,
             "metrics",
             "Expose the metrics for Prometheus.",
+            METRICS,
             response=TEXT,
         ),
     )

@@ -9,19 +9,28 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from raftnode.access.roles import ROLES_FOR
 from raftnode.api.errors import ERRORS
 from raftnode.api.guard import DATA_PATHS
 from raftnode.api.http import Route
 from raftnode.api.listeners import Part, part_of
-from raftnode.api.media import BINARY, JSON
+from raftnode.api.media import BINARY, HEADER_CLUSTER_ID, JSON
 from raftnode.api.model import ApiError, ApiModel
 from raftnode.api.queries import KEY_MAX_BYTES
 
 Json = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
-_INTERNAL = ("TOO_MANY_REQUESTS", "HEAD_TOO_LARGE", "INTERNAL")
+_INTERNAL = ("INCONSISTENT_CLUSTER_ID", "TOO_MANY_REQUESTS", "HEAD_TOO_LARGE", "INTERNAL")
+_ACCESS = ("AUTHENTICATION_FAILED", "AUTHORIZATION_FAILED")
 _BODY_ERRORS = ("INVALID_REQUEST", "BODY_TOO_LARGE", "BODY_TIMEOUT")
+
+
+_SECURITY: Json = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "certificate": {"type": "mutualTLS"},
+}
+"""How a client says who it is; which of them a node accepts, its settings say."""
 
 
 def openapi(routes: Sequence[Route], *, version: str) -> Json:
@@ -39,7 +48,7 @@ def openapi(routes: Sequence[Route], *, version: str) -> Json:
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": _schemas(routes)},
+        "components": {"schemas": _schemas(routes), "securitySchemes": _SECURITY},
     }
 
 
@@ -56,6 +65,8 @@ def route_errors(route: Route) -> tuple[str, ...]:
         common = ("TOO_MANY_CONNECTIONS", *common)
     if part_of(route) is not Part.HEALTH:
         common = ("WRONG_LISTENER", *common)
+    if route.need.verb in ROLES_FOR:
+        common = (*_ACCESS, *common)
     return tuple(dict.fromkeys((*route.errors, *common)))
 
 
@@ -64,6 +75,7 @@ def _operation(route: Route) -> Json:
         "operationId": route.operation_id,
         "summary": route.summary,
         "responses": {str(route.status): _success(route), **_failures(route)},
+        **_access(route),
     }
     parameters = _parameters(route)
     if parameters:
@@ -78,8 +90,23 @@ def _operation(route: Route) -> Json:
     return operation
 
 
+def _access(route: Route) -> Json:
+    """What a client needs if the node has an access file."""
+    roles = sorted(ROLES_FOR.get(route.need.verb, ()))
+    credentials: list[Json] = [{name: []} for name in _SECURITY] if roles else []
+    return {"security": [*credentials, {}], "x-roles": roles, "x-keys": route.need.scope.value}
+
+
 def _parameters(route: Route) -> list[Json]:
-    parameters: list[Json] = []
+    parameters: list[Json] = [
+        {
+            "name": HEADER_CLUSTER_ID,
+            "in": "header",
+            "required": False,
+            "description": "The cluster that is meant; another one's node refuses.",
+            "schema": {"type": "string"},
+        }
+    ]
     if "{key}" in route.path:
         parameters.append(
             {

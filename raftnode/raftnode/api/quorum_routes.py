@@ -21,6 +21,7 @@ from raftnode.api.model import (
     UpgradeRequest,
     VoterChanged,
 )
+from raftnode.api.needs import ADMIN, DESCRIBE, RESIGN
 from raftnode.api.queries import QuorumQuery
 from raftnode.api.service import NodeService
 
@@ -44,7 +45,7 @@ def check_cluster(service: NodeService, cluster_id: str | None) -> None:
     Raises:
         RequestError: CLUSTER_ID_MISMATCH.
     """
-    own = service.describe_node().cluster_id
+    own = service.cluster_id
     if None not in {own, cluster_id} and own != cluster_id:
         raise refusal(
             "CLUSTER_ID_MISMATCH",
@@ -104,6 +105,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             describe,
             "describeQuorum",
             "Describe the quorum as the leader sees it (DescribeQuorum).",
+            DESCRIBE,
             query=QuorumQuery,
             response=QuorumInfo,
             errors=("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK"),
@@ -114,6 +116,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             add_voter,
             "addVoter",
             "Make an observer a voter and wait for the commit (AddVoter).",
+            ADMIN,
             json_body=AddVoterRequest,
             response=VoterChanged,
             errors=(
@@ -131,6 +134,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             remove_voter,
             "removeVoter",
             "Remove a voter and wait for the commit (RemoveVoter).",
+            ADMIN,
             json_body=RemoveVoterRequest,
             response=VoterChanged,
             errors=(
@@ -149,6 +153,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "reassign",
             "Set the voters that the quorum is to have. The answer comes once the target "
             "is committed; the leader then changes the voters step by step.",
+            ADMIN,
             json_body=ReassignRequest,
             response=ReassignmentAccepted,
             errors=(
@@ -164,6 +169,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             cancel_reassignment,
             "cancelReassignment",
             "Cancel a reassignment. The voters stay as they are now.",
+            ADMIN,
             json_body=CancelReassignmentRequest,
             response=ReassignmentAccepted,
             errors=(*_CHANGE_ERRORS, "UNSUPPORTED_VERSION"),
@@ -174,6 +180,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             upgrade,
             "upgrade",
             "Raise raft.version and wait for the commit; it is never lowered.",
+            ADMIN,
             json_body=UpgradeRequest,
             response=RaftVersionInfo,
             errors=(
@@ -194,6 +201,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "resign",
             "Transfer leadership to another voter. The answer comes once this node is no "
             "longer the leader.",
+            RESIGN,
             json_body=ResignRequest,
             response=NodeInfo,
             errors=("NOT_LEADER", "NODE_BLANK"),
@@ -205,6 +213,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             "form",
             "Form a quorum on a blank node, with the voters that the request lists. A "
             "node does so once.",
+            ADMIN,
             json_body=FormRequest,
             response=NodeInfo,
             errors=("ALREADY_FORMED", "NOT_LISTED"),
@@ -215,6 +224,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             join,
             "join",
             "Join a blank node to a quorum as an observer: give it the cluster id.",
+            ADMIN,
             json_body=JoinRequest,
             response=NodeInfo,
             errors=("CLUSTER_ID_MISMATCH", "ALREADY_FORMED"),

@@ -10,7 +10,9 @@ import asyncio
 import errno
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
 import structlog
@@ -19,13 +21,15 @@ from aiohttp.base_protocol import BaseProtocol
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 
+from raftnode.api.authorization import CHALLENGE, Gate
 from raftnode.api.client_connection import LINGERING_S, ClientConnection
 from raftnode.api.errors import ERRORS, refusal
 from raftnode.api.guard import GUARD, Guard
 from raftnode.api.http import BODY_LIMITS, ApiLimits, Route, error_response
 from raftnode.api.kv_routes import kv_routes
-from raftnode.api.listeners import Listener, Part, Serving
+from raftnode.api.listeners import Listener, Part
 from raftnode.api.log_routes import log_routes
+from raftnode.api.needs import DESCRIBE, Need
 from raftnode.api.node_routes import node_routes
 from raftnode.api.openapi import openapi
 from raftnode.api.quorum_routes import quorum_routes
@@ -46,9 +50,6 @@ _STATUS_NAMES = {
     413: "BODY_TOO_LARGE",
     415: "UNSUPPORTED_MEDIA_TYPE",
 }
-
-EVERYTHING = Serving(Listener.CLIENT, {})
-"""The only listener of a node."""
 
 
 class RequestObserver(Protocol):
@@ -85,7 +86,7 @@ def make_app(
     observer: RequestObserver | None = None,
     session_observer: SessionObserver | None = None,
     guard: Guard | None = None,
-    serving: Serving = EVERYTHING,
+    gate: Gate | None = None,
 ) -> web.Application:
     """Make the application that serves a node.
 
@@ -97,9 +98,10 @@ def make_app(
         observer: is called for every request; None: no observer.
         session_observer: is called for the sessions' operations; None: no observer.
         guard: limits what clients may use; None: the default limits.
-        serving: which part of the API it serves, and where the node serves the others.
+        gate: what this listener serves, and to which requests; None: all for this cluster.
     """
-    limits, guard = limits or ApiLimits(), guard or Guard()
+    limits, guard, gate = limits or ApiLimits(), guard or Guard(), gate or Gate(service)
+    serving = gate.serving
     if serving.listener is Listener.CLIENT:
         service.turns.room = guard.answers.room
     sessions = SessionRoute(service, limits, session_observer, guard)
@@ -109,14 +111,16 @@ def make_app(
     async def describe_api(_request: web.Request) -> web.StreamResponse:
         return web.json_response(document)
 
-    app = web.Application(middlewares=[_make_middleware(observer, guard)])
+    needs: dict[web.AbstractRoute, Need] = {}
+    checks = _Checks(guard, gate, needs)
+    app = web.Application(middlewares=[_make_middleware(observer, checks)])
     app[GUARD], app[BODY_LIMITS] = guard, guard
     for route in routes:
         # A key is all the rest of the path, slashes and line ends too.
         path = route.path.replace("{key}", "{key:(?s:.*)}")
-        app.router.add_route(route.method, path, serving.handler_of(route))
+        needs[app.router.add_route(route.method, path, serving.handler_of(route))] = route.need
     if serving.serves(Part.DESCRIPTION):
-        app.router.add_route("GET", "/openapi.json", describe_api)
+        needs[app.router.add_route("GET", "/openapi.json", describe_api)] = DESCRIBE
     app.on_shutdown.append(sessions.close_all)
     return app
 
@@ -303,11 +307,40 @@ async def _open_socket(loop: asyncio.AbstractEventLoop, listen: Endpoint) -> soc
     return socket.create_server(address[:2], family=family, backlog=128)
 
 
-def _make_middleware(observer: RequestObserver | None, guard: Guard) -> Middleware:
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """What a request passes before its handler, by its route."""
+
+    guard: Guard
+    gate: Gate
+    needs: Mapping[web.AbstractRoute, Need]
+
+    async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request that may start and is allowed.
+
+        Raises:
+            RequestError: it may not, or its handler refuses it.
+        """
+        need = self.needs.get(request.match_info.route)
+        self.gate.identify(request)
+        async with self.guard.request(request):
+            if need is None:  # of no route: it is refused without a look at anything
+                return await handler(request)
+            self.gate.permit(request, need)
+            try:
+                response = await handler(request)
+            except RequestError:
+                self.gate.permit_answer(request, need)
+                raise
+            self.gate.permit_answer(request, need)
+            return self.guard.made(response)
+
+
+def _make_middleware(observer: RequestObserver | None, checks: _Checks) -> Middleware:
     @web.middleware
     async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         started_s = time.perf_counter()
-        response = await _answer(request, handler, guard)
+        response = await _answer(request, handler, checks)
         # A session lasts as long as its client wants: its operations have a metric of their own.
         is_session = request.path == SESSION_PATH and response.status == 101
         if observer is not None and not is_session:
@@ -324,12 +357,11 @@ def _make_middleware(observer: RequestObserver | None, guard: Guard) -> Middlewa
     return answer_errors
 
 
-async def _answer(request: web.Request, handler: Handler, guard: Guard) -> web.StreamResponse:
+async def _answer(request: web.Request, handler: Handler, checks: _Checks) -> web.StreamResponse:
     try:
-        async with guard.request(request):
-            return guard.made(await handler(request))
+        return await checks.answer(request, handler)
     except RequestError as error:
-        return error_response(error)
+        return error_response(error, CHALLENGE if error.status == HTTPStatus.UNAUTHORIZED else None)
     except web.HTTPException as error:
         return _router_error(request, error)
     except ConnectionError:

@@ -128,6 +128,16 @@ class NodeService(Protocol):
         """The key-value store as far as this replica has applied the committed log."""
         ...
 
+    @property
+    def node_id(self) -> int:
+        """The node's id."""
+        ...
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the node's cluster; None: it is blank. Cheap: requests are checked with it."""
+        ...
+
     def state(self) -> str:
         """The text of `NodeState`, which differs once something has changed."""
         ...

@@ -21,6 +21,8 @@ from typing import Protocol
 
 import structlog
 
+from raftnode.access.roles import EVERYTHING
+from raftnode.api.authorization import Caller
 from raftnode.api.checks import check_key, check_sizes
 from raftnode.api.encode import control_fields
 from raftnode.api.errors import refusal
@@ -131,7 +133,7 @@ class _Pending:
         if isinstance(outcome, RequestError):
             self.session.refuse(self, outcome)
         else:
-            self.session.answer_value(self)
+            self.session.answer_read(self)
 
 
 class _Answer:
@@ -157,6 +159,7 @@ class Session:
         spawn: starts and holds a task; `close` cancels it.
         observer: is called for each answered operation; None: no observer.
         share: what the session may use of the node; None: all.
+        caller: whose it is, for the access file; None: each operation is allowed.
     """
 
     def __init__(
@@ -167,10 +170,12 @@ class Session:
         spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
         observer: SessionObserver | None = None,
         share: SessionShare | None = None,
+        caller: Caller | None = None,
     ) -> None:
         self._service = service
         self._limits = limits
         self._share = share
+        self._caller = caller
         self._send = send
         self._spawn = spawn
         self._observer = observer
@@ -258,10 +263,12 @@ class Session:
             )
         if kind == Kind.PUT:
             key, value = operations.decode_put(body)
+            self._check(pending, key)
             check_key(key)
             self._append(pending, [NewRecord(key, value)])
         elif kind == Kind.GET:
             linearizable, pending.key = operations.decode_get(body)
+            self._check(pending, pending.key)
             check_key(pending.key)
             if not linearizable:
                 self.answer_value(pending)
@@ -269,16 +276,24 @@ class Session:
             pending.waiting = self._service.submit_read(pending.readable)
             self._keep_deadline(pending)
         elif kind == Kind.DELETE:
+            self._check(pending, body)
             check_key(body)
             self._append(pending, [NewRecord(body, None)])
         elif kind == Kind.APPEND:
+            self._check(pending)
             values = operations.decode_append(body, RECORDS_MAX)
             self._append(pending, [NewRecord(None, value) for value in values])
         elif kind == Kind.READ:
+            self._check(pending)
             self._start_read(pending, operations.decode_read(body))
         else:
             known = ", ".join(f"{number} ({name})" for number, name in _NAMES.items())
             raise refusal("INVALID_REQUEST", f"operation kind: {kind}; expected one of {known}")
+
+    def _check(self, pending: _Pending, target: bytes = EVERYTHING) -> None:
+        """Refuse what the access file in force does not allow."""
+        if self._caller is not None:
+            self._caller.check(operations.VERBS[pending.operation.kind], target)
 
     def _append(self, pending: _Pending, records: list[NewRecord]) -> None:
         check_sizes(records, self._limits)
@@ -312,6 +327,7 @@ class Session:
             async with self._reading:
                 await self._until_room()
                 part = await self._service.read(offset, max_bytes=read.max_bytes, max_wait_ms=0)
+                self._check(pending)  # it may have waited for long
                 async with self._service.turns.turn():
                     records = Records(
                         tuple(_log_record(record) for record in part.records),
@@ -346,6 +362,15 @@ class Session:
         return earliest_s
 
     # -- answers out ------------------------------------------------------------------------------
+
+    def answer_read(self, pending: _Pending) -> None:
+        """Answer a read that has waited until it may be done, if it is still allowed."""
+        try:
+            self._check(pending, pending.key)
+        except RequestError as error:
+            self.refuse(pending, error)
+        else:
+            self.answer_value(pending)
 
     def answer_value(self, pending: _Pending) -> None:
         """Answer with the key's value as it is applied now."""

@@ -8,10 +8,12 @@ import contextlib
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from raftnode.api.authorization import CALLER
 from raftnode.api.client_connection import ClientConnection
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits, Route
+from raftnode.api.needs import SESSION
 from raftnode.api.service import NodeService
 from raftnode.api.session import Session, SessionFault, SessionObserver, greeting_of
 from raftnode.api.session_share import SessionShare
@@ -67,6 +69,7 @@ class SessionRoute:
             "openSession",
             "Open a session: a WebSocket with many operations in each message. The session "
             "protocol has its own reference.",
+            SESSION,
             status=101,
             errors=("TOO_MANY_SESSIONS",),
         )
@@ -126,6 +129,7 @@ class SessionRoute:
                     group.create_task,
                     self._observer,
                     share=SessionShare(self._guard, holder, connection),
+                    caller=request.get(CALLER),
                 )
                 if connection is not None:
                     connection.queued_bytes = session.unsent_bytes

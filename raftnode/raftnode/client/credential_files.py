@@ -249,16 +249,27 @@ def read_token(path: Path) -> str:
     Raises:
         CredentialsError: the file cannot be read, or holds no token.
     """
-    token = _read("token_file", path, TOKEN_BYTES_MAX + 2).strip()
+    return parse_token(f"token_file {path}", _read("token_file", path, TOKEN_BYTES_MAX + 2))
+
+
+def parse_token(name: str, data: bytes) -> str:
+    """Take a token from the content of a file; the error never has anything of it.
+
+    Args:
+        name: of the file, for the error.
+        data: its content, or `TOKEN_BYTES_MAX` and two bytes of it.
+
+    Raises:
+        CredentialsError: it is no token.
+    """
+    token = data.strip()
     if not token:
-        raise CredentialsError(f"token_file {path}: the file is empty; expected a token")
+        raise CredentialsError(f"{name}: the file is empty; expected a token")
     if len(token) > TOKEN_BYTES_MAX:
-        raise CredentialsError(
-            f"token_file {path}: longer than {TOKEN_BYTES_MAX} bytes, the longest token"
-        )
+        raise CredentialsError(f"{name}: longer than {TOKEN_BYTES_MAX} bytes, the longest token")
     if not _TOKEN.fullmatch(token):
         raise CredentialsError(
-            f"token_file {path}: not a token; expected one line of visible ASCII without spaces"
+            f"{name}: not a token; expected one line of visible ASCII without spaces"
         )
     return token.decode("ascii")
 

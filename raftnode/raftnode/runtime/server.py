@@ -18,6 +18,7 @@ from raftnode.errors import (
     StorageFailedError,
     StorageStaleError,
 )
+from raftnode.runtime.builders.access import Access, read_access
 from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
 from raftnode.runtime.process import interpreter, poll_time
@@ -172,18 +173,19 @@ class Node:
             RaftnodeError: the node cannot go on; it answers no further request.
         """
         settings = self.settings
+        access = await asyncio.to_thread(read_access, settings)
         directory = await asyncio.to_thread(
             DataDirectory.open, settings.log_dir, NodeId(settings.node_id), self._files
         )
         try:
-            await self._run_in(directory)
+            await self._run_in(directory, access)
         except StorageCorruptError as error:
             # A later start might not read the damaged part, and go on as if it were whole.
             raise await asyncio.to_thread(directory.set_aside, error) from error
         finally:
             directory.close()
 
-    async def _run_in(self, directory: DataDirectory) -> None:
+    async def _run_in(self, directory: DataDirectory, access: Access) -> None:
         settings = self.settings
         log = await asyncio.to_thread(
             directory.open_log,
@@ -197,20 +199,26 @@ class Node:
             ),
         )
         try:
-            await self._run_on(directory, log)
+            await self._run_on(directory, log, access)
         except BaseException:
             with contextlib.suppress(RaftnodeError):
                 log.close()
             raise
         log.close()
 
-    async def _run_on(self, directory: DataDirectory, log: Log) -> None:
+    async def _run_on(self, directory: DataDirectory, log: Log, access: Access) -> None:
         tasks = Tasks(self._fail)
         cause: Exception | None = None
         self._directory = directory
         try:
             async with running_node(
-                self.settings, directory, log, tasks, self._fail, watchdog=self._watchdog
+                self.settings,
+                directory,
+                log,
+                tasks,
+                self._fail,
+                watchdog=self._watchdog,
+                access=access,
             ) as running:
                 self._running = running
                 if self._error is not None:  # it came before there was anything to stop

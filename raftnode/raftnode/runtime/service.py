@@ -132,6 +132,16 @@ class Service:
         """The key-value store as far as it is applied."""
         return self._reads.kv
 
+    @property
+    def node_id(self) -> int:
+        """The node's id."""
+        return self._core.replica.key.node_id
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the node's cluster; None: it is blank."""
+        return self._core.replica.cluster_id
+
     def leader(self) -> tuple[ReplicaKey | None, Endpoint | None]:
         """The known leader and its API."""
         leader = self._core.replica.leader

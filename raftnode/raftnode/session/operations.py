@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from raftnode.access.roles import Verb
 from raftnode.errors import DecodeError
 from raftnode.session import framing
 
@@ -38,6 +39,16 @@ class Kind(enum.IntEnum):
     GET = 3
     APPEND = 4
     READ = 5
+
+
+VERBS: Mapping[int, Verb] = {
+    Kind.PUT: Verb.WRITE,
+    Kind.DELETE: Verb.WRITE,
+    Kind.GET: Verb.READ,
+    Kind.APPEND: Verb.WRITE,
+    Kind.READ: Verb.READ,
+}
+"""What each kind does, for the access file: to its key, APPEND and READ to the whole log."""
 
 
 class Operation(NamedTuple):

@@ -105,6 +105,13 @@ class NodeSettings(BaseSettings):
         "`api_listen` then refuses it. Clients that change voters must know this address of each "
         "node, since nodes do not tell it to each other. None: `api_listen` serves it.",
     )
+    access_file: Path | None = Field(
+        default=None,
+        description="The access file: which subjects there are and what each may do, in JSON or "
+        "YAML. The node reads it again when it changes, and keeps the one before if the new one is "
+        "wrong. With it, a request needs credentials, apart from health probes. None: every "
+        "request is allowed.",
+    )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
         description="Peer addresses at which to look for the quorum, comma separated. The node "

@@ -6,6 +6,7 @@
 - `peers`: the other replicas, and snapshots on their way;
 - `tls`: certificates and keys of both servers;
 - `listeners`: the two HTTP servers;
+- `access`: what lets clients' requests pass;
 - `node`: the whole node, started, and taken apart at the end.
 
 The work of the parts is not here.

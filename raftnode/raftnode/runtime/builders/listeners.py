@@ -10,12 +10,13 @@ from aiohttp import web
 
 from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits
-from raftnode.api.listeners import SETTINGS, Listener, Serving
+from raftnode.api.listeners import SETTINGS, Listener
 from raftnode.api.metrics import HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.api.server import ApiServer, make_app
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
 from raftnode.limits.model import ClientLimits
+from raftnode.runtime.builders.access import Access
 from raftnode.runtime.builders.base import Base
 from raftnode.runtime.builders.tls import Tls
 from raftnode.runtime.peers.peer_messages import PEER_CONNECTIONS_MAX
@@ -71,7 +72,12 @@ class Listeners:
 
 
 def build_listeners(
-    base: Base, service: Service, peer_server: PeerServer, version: str, tls: Tls
+    base: Base,
+    service: Service,
+    peer_server: PeerServer,
+    version: str,
+    tls: Tls,
+    access: Access,
 ) -> Listeners:
     """Build all that the settings ask for."""
     peer_app = web.Application()
@@ -84,6 +90,7 @@ def build_listeners(
     client, own = listener_limits(settings, len(addresses) - 1)
     observer, sessions = HttpMetrics(base.registry), SessionMetrics(base.registry)
     refusals = LimitMetrics(base.registry)
+    gates = access.gates(service, base.registry, addresses)
     apps = {
         listener: make_app(
             service,
@@ -97,9 +104,9 @@ def build_listeners(
                 refusals.of(listener),
                 body_max_bytes=limits.json_body_max_bytes,
             ),
-            serving=Serving(listener, addresses),
+            gate=gate,
         )
-        for listener in addresses
+        for listener, gate in gates.items()
     }
     return Listeners(
         ApiServer(

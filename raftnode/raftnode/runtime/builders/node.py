@@ -16,6 +16,7 @@ from raftnode.core.events import EndpointBound, ShutdownRequested
 from raftnode.core.raft import RaftCore
 from raftnode.core.roles import Leader, Resigned
 from raftnode.core.types import VoterSet
+from raftnode.runtime.builders.access import Access
 from raftnode.runtime.builders.base import build_base
 from raftnode.runtime.builders.disk import build_disk, watch_disk
 from raftnode.runtime.builders.listeners import build_listeners
@@ -98,6 +99,7 @@ async def running_node(
     fail: Callable[[BaseException], None],
     *,
     watchdog: Watchdog,
+    access: Access,
 ) -> AsyncGenerator[Running]:
     """Put a node together, start it, and take it apart at the end."""
     base = await build_base(settings, directory, log, tasks, fail, watchdog=watchdog)
@@ -118,7 +120,7 @@ async def running_node(
         stall=lambda: watchdog.stall,
     )
     pool, peer_server = connect(base, peers, own_identity(base, service), tls.peer)
-    listeners = build_listeners(base, service, peer_server, version, tls)
+    listeners = build_listeners(base, service, peer_server, version, tls, access)
     parts = Parts(
         core,
         directory,
@@ -153,6 +155,7 @@ async def running_node(
         tasks(_refresh(gauges, metrics, driver, log, watchdog), name="gauges")
         tasks(forget_promises(directory, core.replica.config.promise_ms), name="promises")
         tasks(watch_disk(base, disk), name="storage-watch")
+        access.follow(tasks)
         _log.info(
             "node_started",
             node_id=settings.node_id,

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proofkit.memoryservice import MemoryService
+from raftnode.api.authorization import Gate
 from raftnode.api.errors import not_leader
 from raftnode.api.http import ApiLimits, Route
 from raftnode.api.listeners import Listener, Part, Serving, part_of
@@ -46,7 +47,7 @@ async def served(
                 service,
                 registry=CollectorRegistry(),
                 version="1",
-                serving=Serving(listener, addresses),
+                gate=Gate(service, serving=Serving(listener, addresses)),
             )
             server = ApiServer(app, shutdown_grace_ms=0)
             stack.push_async_callback(server.stop)

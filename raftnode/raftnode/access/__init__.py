@@ -1,0 +1,10 @@
+"""Who may do what on a node: the access file, and the decision on each request.
+
+- `roles`: what a subject may be granted, and what each kind of request needs;
+- `document`: the access file as text, checked strictly;
+- `access_list`: the same, ready to be asked; what a request presents, and whose it is;
+- `access_file`: a file that is followed as it changes.
+
+Apart from `access_file` the package is pure: values in, a decision out. `authorization` in
+`raftnode.api` applies it to requests and sessions.
+"""

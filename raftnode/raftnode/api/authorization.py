@@ -1,0 +1,237 @@
+"""Applies the access file and the cluster id to the requests and sessions of one listener.
+
+Without an access file every request is allowed. A request for another cluster, by its header, is
+refused in any case. A caller is looked up again whenever the access file has changed, so a session
+that was opened before the change is bound by it, too.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import structlog
+from aiohttp import web
+
+from raftnode.access.access_file import AccessFile
+from raftnode.access.access_list import (
+    ANONYMOUS,
+    NOTHING,
+    UNAUTHENTICATED,
+    AccessList,
+    Denied,
+    Identity,
+    Presented,
+    Reason,
+    token_hash,
+)
+from raftnode.access.roles import EVERYTHING, Verb
+from raftnode.api.client_certificate import names_of
+from raftnode.api.errors import refusal
+from raftnode.api.listeners import EVERY_PART, Serving
+from raftnode.api.media import HEADER_CLUSTER_ID
+from raftnode.api.needs import Need
+from raftnode.errors import RequestError
+from raftnode.limits.addresses import address_of
+from raftnode.log_limit import LineBudget
+
+_log = structlog.get_logger(__name__)
+
+CHALLENGE = {"WWW-Authenticate": "Bearer"}
+"""The header of each answer 401."""
+
+_BEARER = "bearer"
+_READS = frozenset({Verb.READ, Verb.DESCRIBE, Verb.METRICS})
+"""What may wait before it answers, and then must still be allowed."""
+
+
+class Own(Protocol):
+    """The node's own ids; `raftnode.api.service.NodeService` has them."""
+
+    @property
+    def node_id(self) -> int:
+        """The node's id."""
+        ...
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of its cluster; None: it is blank."""
+        ...
+
+
+class AccessObserver(Protocol):
+    """Is called for each refusal; `raftnode.api.metrics.AccessMetrics` implements it."""
+
+    def note_refused(self, reason: Reason, listener: str) -> None:
+        """Note a refusal."""
+        ...
+
+
+class Caller:
+    """Who a request or a session is from, by the access file in force.
+
+    Args:
+        gate: has the access file.
+        presented: with the request, or when the session was opened.
+        address: where it comes from.
+    """
+
+    __slots__ = ("_access", "_gate", "_identity", "address", "presented")
+
+    def __init__(self, gate: Gate, presented: Presented, address: str) -> None:
+        self._gate = gate
+        self._access: AccessList | None = None
+        self._identity = ANONYMOUS
+        self.presented = presented
+        self.address = address
+
+    @property
+    def identity(self) -> Identity:
+        """Who it is now."""
+        access = self._gate.access
+        if access is None:
+            return ANONYMOUS
+        expires_s = self.presented.expires_s
+        if access is not self._access or (expires_s is not None and time.time() >= expires_s):
+            self._access = access
+            node_uri = self._gate.node_uri if self.presented.uri_names else None
+            self._identity = access.identify(self.presented, node_uri, time.time())
+        return self._identity
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the access file has changed since it was last asked."""
+        return self._gate.access is not self._access
+
+    def check(self, verb: Verb, target: bytes = EVERYTHING) -> None:
+        """Refuse what the access file does not allow.
+
+        Raises:
+            RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
+        """
+        identity = self.identity
+        access = self._access
+        if access is None:
+            return
+        denied = access.decide(identity, verb, target)
+        if denied is not None:
+            raise self._gate.refuse(self, verb, denied)
+
+
+CALLER = web.RequestKey("caller", Caller)
+"""Where a request has its caller."""
+
+
+class Gate:
+    """Lets requests of one listener pass, or refuses them.
+
+    Args:
+        own: the node's ids.
+        access_file: None: every request is allowed.
+        serving: which part of the API the listener serves, and where the node serves the others.
+        observer: is called for each refusal; None: no observer.
+    """
+
+    def __init__(
+        self,
+        own: Own,
+        access_file: AccessFile | None = None,
+        *,
+        serving: Serving = EVERY_PART,
+        observer: AccessObserver | None = None,
+    ) -> None:
+        self._own = own
+        self._file = access_file
+        self.serving = serving
+        self._listener = serving.listener.value
+        self._observer = observer
+        self._lines = LineBudget()
+
+    @property
+    def access(self) -> AccessList | None:
+        """The access list in force; None: every request is allowed."""
+        return None if self._file is None else self._file.current
+
+    @property
+    def node_uri(self) -> str | None:
+        """The name in this node's own certificate; None: it has no cluster yet."""
+        cluster_id = self._own.cluster_id
+        if cluster_id is None:
+            return None
+        return f"spiffe://kraftquorum/cluster/{cluster_id}/node/{self._own.node_id}"
+
+    def identify(self, request: web.Request) -> Caller:
+        """Note the caller of a request; refuses nothing."""
+        presented = NOTHING if self._file is None else self._presented(request)
+        caller = request[CALLER] = Caller(self, presented, address_of(request.transport))
+        return caller
+
+    def _presented(self, request: web.Request) -> Presented:
+        given = request.headers.getall("Authorization", [])
+        if given:
+            scheme, _, token = given[0].partition(" ")
+            token = token.strip()
+            if len(given) > 1:
+                return Presented(problem="the request has two Authorization headers; send one")
+            if scheme.lower() != _BEARER or not token:
+                return Presented(
+                    problem="the Authorization header is not 'Bearer' and a token; send a token"
+                )
+            return Presented(token_hash=token_hash(token.encode(errors="surrogateescape")))
+        names = names_of(request.transport)
+        return Presented(uri_names=names.uri_names, common_names=names.common_names)
+
+    def permit(self, request: web.Request, need: Need) -> None:
+        """Refuse a request that the access file does not allow, or that is for another cluster.
+
+        Raises:
+            RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED, INCONSISTENT_CLUSTER_ID.
+        """
+        caller = request[CALLER]
+        if self._file is not None:
+            caller.check(need.verb, need.target(request))
+        for meant in request.headers.getall(HEADER_CLUSTER_ID, []):
+            own = self._own.cluster_id
+            if own is not None and meant != own:
+                denied = Denied(
+                    Reason.OTHER_CLUSTER,
+                    f"{HEADER_CLUSTER_ID} is {meant[:64]!r}; this node belongs to {own!r}",
+                )
+                raise self.refuse(caller, need.verb, denied)
+
+    def permit_answer(self, request: web.Request, need: Need) -> None:
+        """Refuse to answer a read that waited while the access file changed.
+
+        Raises:
+            RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
+        """
+        caller = request[CALLER]
+        if self._file is not None and need.verb in _READS and caller.outdated:
+            caller.check(need.verb, need.target(request))
+
+    def refuse(self, caller: Caller, verb: Verb, denied: Denied) -> RequestError:
+        """Count and log a refusal; return the error to raise."""
+        if self._observer is not None:
+            self._observer.note_refused(denied.reason, self._listener)
+        self._lines.say(
+            _log.warning,
+            "access_denied",
+            denied.reason,
+            reason=denied.reason.value,
+            subject=caller.identity.name,
+            verb=verb.value,
+            by=caller.address,
+            listener=self._listener,
+        )
+        if denied.reason is Reason.OTHER_CLUSTER:
+            return refusal("INCONSISTENT_CLUSTER_ID", denied.message)
+        if denied.reason in UNAUTHENTICATED:
+            return refusal("AUTHENTICATION_FAILED", denied.message)
+        return refusal("AUTHORIZATION_FAILED", denied.message)
+
+
+def holder_of(request: web.BaseRequest, address: str) -> str:
+    """Whose share a request takes: its subject's, or its address's."""
+    caller = request.get(CALLER)
+    name = caller.identity.name if caller is not None else None
+    return address if name is None else f"subject {name}"

@@ -1,0 +1,504 @@
+"""Every route with every role, made from the OpenAPI document; sessions; other clusters."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from proofkit.memoryservice import MemoryService
+from raftnode.access.access_file import AccessFile, open_access_file
+from raftnode.access.access_list import token_hash
+from raftnode.access.roles import Role
+from raftnode.api.authorization import Gate
+from raftnode.api.errors import refusal
+from raftnode.api.guard import Guard
+from raftnode.api.http import ApiLimits
+from raftnode.api.media import HEADER_CLUSTER_ID
+from raftnode.api.metrics import AccessMetrics
+from raftnode.api.openapi import openapi
+from raftnode.api.server import ApiServer, all_routes, make_app
+from raftnode.api.service import NewRecord
+from raftnode.core.types import Endpoint
+from raftnode.limits.model import ClientLimits
+from raftnode.session import PATH, SUBPROTOCOL, answers, operations
+from raftnode.session.answers import AnswerKind
+from raftnode.session.operations import VERBS, Kind
+
+GATE = "api.authorization:Gate"
+READ, WRITE, ADMIN, METRICS = Role
+KEY = "app/key"
+
+ALLOWED: dict[str, set[Role]] = {
+    "appendRecords": {WRITE},
+    "readLog": {READ},
+    "listKeys": {READ},
+    "getKey": {READ},
+    "putKey": {WRITE},
+    "deleteKey": {WRITE},
+    "describeQuorum": {READ, WRITE, ADMIN},
+    "addVoter": {ADMIN},
+    "removeVoter": {ADMIN},
+    "reassign": {ADMIN},
+    "cancelReassignment": {ADMIN},
+    "upgrade": {ADMIN},
+    "resign": {ADMIN},
+    "form": {ADMIN},
+    "join": {ADMIN},
+    "describeNode": {READ, WRITE, ADMIN},
+    "nodeState": {READ, WRITE, ADMIN},
+    "metrics": {METRICS},
+    "openSession": {READ, WRITE},
+}
+"""The roles that a route admits."""
+
+OPEN = {"live", "ready"}
+"""The routes that admit each client."""
+
+OF_KEYS = {"getKey", "putKey", "deleteKey"}
+OF_ALL_RECORDS = {"appendRecords", "readLog", "listKeys"}
+
+DOCUMENT = openapi(all_routes(MemoryService(), ApiLimits(), CollectorRegistry()), version="1")
+OPERATIONS: dict[str, tuple[str, str]] = {
+    operation["operationId"]: (method.upper(), path.replace("{key}", KEY))
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+def entry(name: str, *grants: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "token_hashes": [token_hash(name.encode())],
+        "grants": [
+            grant if isinstance(grant, dict) else {"roles": [grant.value]} for grant in grants
+        ],
+    }
+
+
+SUBJECTS = [
+    *(entry(role.value, role) for role in Role),
+    entry("all", *Role),
+    entry("mine", {"roles": ["read", "write"], "key_prefixes": ["app/"]}),
+    entry("theirs", {"roles": ["read", "write"], "key_prefixes": ["other/"]}),
+]
+
+
+@dataclass
+class Api:
+    service: MemoryService
+    http: aiohttp.ClientSession
+    at: Endpoint
+    registry: CollectorRegistry
+    path: Path
+    file: AccessFile | None
+
+    async def ask(
+        self, method: str, path: str, token: str | None = None, **options: Any
+    ) -> tuple[int, Any, dict[str, str]]:
+        headers = dict(options.pop("headers", {}))
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        async with self.http.request(
+            method, f"http://{self.at}{path}", headers=headers, **options
+        ) as response:
+            data = await response.read()
+            body = json.loads(data) if response.content_type == "application/json" else data
+            return response.status, body, dict(response.headers)
+
+    async def operate(self, operation_id: str, token: str | None, **options: Any) -> Any:
+        method, path = OPERATIONS[operation_id]
+        return await self.ask(method, path, token, **options)
+
+    async def grant(self, *subjects: Any) -> None:
+        self.path.write_text(json.dumps({"subjects": [*subjects]}))
+        assert self.file is not None
+        assert await self.file.refresh()
+
+    def refused(self, reason: str) -> float | None:
+        return self.registry.get_sample_value(
+            "raftnode_access_refusals_total", {"listener": "client", "reason": reason}
+        )
+
+    def state(self) -> Any:
+        return self.service.describe_node()
+
+    @asynccontextmanager
+    async def session(self, token: str | None) -> AsyncIterator[Session]:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        websocket = await self.http.ws_connect(
+            f"http://{self.at}{PATH}", protocols=(SUBPROTOCOL,), headers=headers
+        )
+        try:
+            answers.decode_greeting(await websocket.receive_bytes())
+            yield Session(websocket)
+        finally:
+            await websocket.close()
+
+
+@dataclass
+class Session:
+    websocket: aiohttp.ClientWebSocketResponse
+    last: int = 0
+
+    async def begin(self, kind: int, body: bytes) -> None:
+        self.last += 1
+        head = operations.encode_head(self.last, 10_000, kind, body)
+        await self.websocket.send_bytes(operations.encode_message([head, body]))
+
+    async def answer(self) -> str:
+        async with asyncio.timeout(30):
+            [answer] = answers.decode_message(await self.websocket.receive_bytes())
+        if answer.kind != AnswerKind.REFUSED:
+            return "done"
+        return str(json.loads(answers.decode_refusal(answer.body).error)["error"])
+
+    async def ask(self, kind: int, body: bytes) -> str:
+        await self.begin(kind, body)
+        return await self.answer()
+
+
+BODIES: dict[Kind, bytes] = {
+    Kind.PUT: operations.put_body(KEY.encode(), b"value"),
+    Kind.DELETE: KEY.encode(),
+    Kind.GET: operations.get_body(KEY.encode(), linearizable=True),
+    Kind.APPEND: operations.append_body([b"value"]),
+    Kind.READ: operations.read_body(0, 1 << 20, 0),
+}
+SESSION_ROLES: dict[Kind, Role] = {
+    Kind.PUT: WRITE,
+    Kind.DELETE: WRITE,
+    Kind.GET: READ,
+    Kind.APPEND: WRITE,
+    Kind.READ: READ,
+}
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path, subjects: list[Any] | None, anonymous: Any = None, **limits: int
+) -> AsyncIterator[Api]:
+    service, registry = MemoryService(), CollectorRegistry()
+    await service.append([NewRecord(KEY.encode(), b"value")], timeout_ms=1000)
+    path, file = tmp_path / "access.json", None
+    if subjects is not None:
+        value: dict[str, Any] = {"subjects": subjects}
+        if anonymous is not None:
+            value["anonymous"] = {"grants": anonymous}
+        path.write_text(json.dumps(value))
+        file = open_access_file(path)
+    gate = Gate(service, file, observer=AccessMetrics(registry))
+    guard = Guard(ClientLimits(**limits))
+    app = make_app(service, registry=registry, version="1", gate=gate, guard=guard)
+    server = ApiServer(app, shutdown_grace_ms=0)
+    try:
+        at = await server.start(Endpoint("127.0.0.1", 0))
+        async with aiohttp.ClientSession() as http:
+            yield Api(service, http, at, registry, path, file)
+    finally:
+        await server.stop()
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with served(tmp_path, SUBJECTS) as made:
+        yield made
+
+
+def error_of(body: Any) -> str:
+    return str(body["error"]) if isinstance(body, dict) and "error" in body else ""
+
+
+def test_every_route_has_a_row():
+    assert set(OPERATIONS) == set(ALLOWED) | OPEN
+
+
+@pytest.mark.parametrize("role", Role)
+@pytest.mark.parametrize("operation_id", sorted(ALLOWED))
+async def test_a_route_admits_its_roles_and_no_other(operation_id: str, role: Role, api: Api):
+    before = api.state()
+    status, body, _ = await api.operate(operation_id, role.value)
+    if role in ALLOWED[operation_id]:
+        assert status not in {401, 403}
+        return
+    assert (status, error_of(body)) == (403, "AUTHORIZATION_FAILED")
+    assert body["outcome"] == "not_done"
+    assert f"{role.value} lacks the role" in body["message"]
+    assert api.state() == before
+    assert api.refused("role_missing") == 1
+
+
+@pytest.mark.parametrize("token", [None, "stranger", ""])
+@pytest.mark.parametrize("operation_id", sorted(ALLOWED))
+async def test_a_route_refuses_unknown_clients_and_changes_nothing(
+    operation_id: str, token: str | None, api: Api
+):
+    before = api.state()
+    status, body, headers = await api.operate(operation_id, token)
+    assert (status, error_of(body)) == (401, "AUTHENTICATION_FAILED")
+    assert headers["WWW-Authenticate"] == "Bearer"
+    assert body["outcome"] == "not_done"
+    assert api.state() == before
+    assert api.refused("no_credentials" if token is None else "unknown_credentials") == 1
+
+
+@pytest.mark.parametrize("token", [None, "stranger", "metrics"])
+@pytest.mark.parametrize("operation_id", sorted(OPEN))
+async def test_probes_are_open_to_each_client(operation_id: str, token: str | None, api: Api):
+    status, _, _ = await api.operate(operation_id, token)
+    assert status == 200
+
+
+@pytest.mark.parametrize("operation_id", sorted(ALLOWED))
+async def test_prefixes_are_for_the_keys_that_begin_with_them(operation_id: str, api: Api):
+    status, _, _ = await api.operate(operation_id, "mine")
+    other, body, _ = await api.operate(operation_id, "theirs")
+    if operation_id in OF_KEYS:
+        assert status == 200
+        assert (other, error_of(body)) == (403, "AUTHORIZATION_FAILED")
+        assert api.refused("outside_prefixes") == 1
+    elif operation_id in OF_ALL_RECORDS:
+        assert (status, other) == (403, 403)
+        assert api.refused("outside_prefixes") == 2
+
+
+@pytest.mark.without("api.needs:raw_key", "unquote_to_bytes", "str.encode")
+async def test_the_key_that_counts_is_the_decoded_one(api: Api):
+    for path in ("/v1/kv/app%2Fkey", "/v1/kv/%61pp/key", "/v%31/kv/app/key"):
+        url = aiohttp.client.URL(f"http://{api.at}{path}", encoded=True)
+        async with api.http.get(url, headers={"Authorization": "Bearer mine"}) as response:
+            assert response.status == 200, path
+    for path in ("/v1/kv/%6Fther/key", "/v1/kv/../app/key", "/v1/kv//app/key"):
+        url = aiohttp.client.URL(f"http://{api.at}{path}", encoded=True)
+        async with api.http.get(url, headers={"Authorization": "Bearer mine"}) as response:
+            assert response.status == 403, path
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("?prefix=app/", 200),
+        ("?prefix=app/k", 200),
+        ("?prefix=app", 403),
+        ("?prefix=", 403),
+        ("?prefix=b", 403),
+        ("?after=app/", 403),
+        ("?prefix=app/&prefix=", 400),
+        ("?prefix=&prefix=app/", 403),
+    ],
+)
+async def test_a_listing_is_for_keys_of_the_prefixes_alone(query: str, status: int, api: Api):
+    assert (await api.ask("GET", f"/v1/kv{query}", "mine"))[0] == status
+
+
+@pytest.mark.parametrize(
+    "header", ["Basic all", "Bearer", "Bearer ", "all", "bearer  ", "Token all"]
+)
+async def test_another_header_than_a_bearer_token_is_refused(header: str, api: Api):
+    status, body, _ = await api.ask("GET", "/v1/node", headers={"Authorization": header})
+    assert (status, error_of(body)) == (401, "AUTHENTICATION_FAILED")
+    status, _, _ = await api.ask("GET", "/v1/node", headers={"Authorization": "bEARER  all"})
+    assert status == 200
+
+
+async def test_two_authorization_headers_are_refused(api: Api):
+    reader, writer = await asyncio.open_connection(api.at.host, api.at.port)
+    writer.write(
+        b"GET /v1/node HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer all\r\n"
+        b"Authorization: Bearer all\r\nConnection: close\r\n\r\n"
+    )
+    answer = await reader.read()
+    writer.close()
+    assert b" 401 " in answer.splitlines()[0] or b" 400 " in answer.splitlines()[0]
+
+
+async def test_a_refused_body_is_not_read(api: Api):
+    """A client that may not write takes no memory for its bodies."""
+    reader, writer = await asyncio.open_connection(api.at.host, api.at.port)
+    writer.write(b"PUT /v1/kv/a HTTP/1.1\r\nHost: n\r\nContent-Length: 1000000\r\n\r\n")
+    async with asyncio.timeout(10):
+        assert b" 401 " in await reader.readline()
+    writer.transport.abort()
+
+
+async def test_anonymous_clients_get_what_the_file_grants_them(tmp_path: Path):
+    async with served(tmp_path, SUBJECTS, [{"roles": ["metrics"]}]) as api:
+        assert (await api.operate("metrics", None))[0] == 200
+        assert (await api.operate("metrics", "read"))[0] == 200
+        assert (await api.operate("metrics", "stranger"))[0] == 401
+        assert (await api.operate("readLog", None))[0] == 401
+
+
+@pytest.mark.parametrize("operation_id", sorted({*ALLOWED, *OPEN}))
+async def test_without_an_access_file_every_request_is_allowed(operation_id: str, tmp_path: Path):
+    async with served(tmp_path, None) as api:
+        for token in (None, "stranger"):
+            assert (await api.operate(operation_id, token))[0] not in {401, 403, 409}
+
+
+@pytest.mark.without(f"{GATE}.permit", "own is not None and meant != own", "False")
+async def test_a_request_for_another_cluster_is_refused_and_changes_nothing(tmp_path: Path):
+    for subjects, token in ((None, None), (SUBJECTS, "all")):
+        async with served(tmp_path, subjects) as api:
+            before = api.state()
+            for operation_id in OPERATIONS:
+                status, body, _ = await api.operate(
+                    operation_id, token, headers={HEADER_CLUSTER_ID: "other"}
+                )
+                assert (status, error_of(body)) == (409, "INCONSISTENT_CLUSTER_ID"), operation_id
+                assert body["outcome"] == "not_done"
+            assert api.state() == before
+            assert api.refused("other_cluster") == len(OPERATIONS)
+            headers = {HEADER_CLUSTER_ID: "memory"}
+            status, _, _ = await api.operate("putKey", token, headers=headers)
+            assert status == 200
+
+
+async def test_a_client_without_credentials_does_not_learn_the_cluster_id(api: Api):
+    status, body, _ = await api.operate("getKey", None, headers={HEADER_CLUSTER_ID: "other"})
+    assert status == 401
+    assert "memory" not in body["message"]
+
+
+async def test_a_blank_node_belongs_to_no_cluster_yet(tmp_path: Path):
+    service = MemoryService(cluster_id=None)
+    server = ApiServer(make_app(service, registry=CollectorRegistry(), version="1"))
+    try:
+        at = await server.start(Endpoint("127.0.0.1", 0))
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"http://{at}/v1/node", headers={HEADER_CLUSTER_ID: "any"}) as response,
+        ):
+            assert response.status == 200
+    finally:
+        await server.stop()
+
+
+def test_every_operation_of_a_session_has_a_row():
+    assert set(BODIES) == set(SESSION_ROLES) == set(VERBS) == set(Kind)
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("role", [READ, WRITE])
+async def test_an_operation_of_a_session_admits_its_role(kind: Kind, role: Role, api: Api):
+    before = api.state()
+    async with api.session(role.value) as session:
+        answer = await session.ask(kind, BODIES[kind])
+    if SESSION_ROLES[kind] is role:
+        assert answer == "done"
+    else:
+        assert answer == "AUTHORIZATION_FAILED"
+        assert api.state() == before
+
+
+@pytest.mark.parametrize("kind", Kind)
+async def test_prefixes_hold_in_sessions(kind: Kind, api: Api):
+    async with api.session("mine") as session:
+        of_key = kind in {Kind.PUT, Kind.DELETE, Kind.GET}
+        expected = "done" if of_key else "AUTHORIZATION_FAILED"
+        assert await session.ask(kind, BODIES[kind]) == expected
+    async with api.session("theirs") as session:
+        assert await session.ask(kind, BODIES[kind]) == "AUTHORIZATION_FAILED"
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.without("api.authorization:Caller.identity", "access is not self._access", "False")
+async def test_an_open_session_is_bound_by_a_new_access_file(kind: Kind, api: Api):
+    async with api.session("all") as session:
+        assert await session.ask(kind, BODIES[kind]) == "done"
+        await api.grant(entry("all", METRICS))
+        assert await session.ask(kind, BODIES[kind]) == "AUTHORIZATION_FAILED"
+        await api.grant(entry("other", READ))
+        assert await session.ask(kind, BODIES[kind]) == "AUTHENTICATION_FAILED"
+        await api.grant(entry("all", *Role))
+        assert await session.ask(kind, BODIES[kind]) == "done"
+
+
+@pytest.mark.without("api.session:Session._read", "self._check(pending)", "None")
+async def test_a_read_that_waits_in_a_session_is_refused_after_a_revocation(api: Api):
+    async with api.session("all") as session:
+        end = api.state().log_end_offset
+        await session.begin(Kind.READ, operations.read_body(end, 1 << 20, 20_000))
+        assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+        await api.grant(entry("other", READ))
+        await api.service.append([NewRecord(None, b"secret")], timeout_ms=1000)
+        assert await session.answer() == "AUTHENTICATION_FAILED"
+
+
+@pytest.mark.without("api.session:Session.answer_read", "self._check(pending, pending.key)", "None")
+async def test_a_get_that_waits_in_a_session_is_refused_after_a_revocation(api: Api):
+    async with api.session("all") as session:
+        api.service.hold()
+        await session.begin(Kind.GET, BODIES[Kind.GET])
+        async with asyncio.timeout(10):
+            while not api.service.held:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        await api.grant(entry("other", READ))
+        api.service.release()
+        assert await session.answer() == "AUTHENTICATION_FAILED"
+
+
+@pytest.mark.without(f"{GATE}.permit_answer", "caller.outdated", "False")
+async def test_a_long_poll_is_refused_after_a_revocation(api: Api):
+    end = api.state().log_end_offset
+    path = f"/v1/log?offset={end}&max_wait_ms=20000"
+    async with asyncio.TaskGroup() as group:
+        polled = group.create_task(api.ask("GET", path, "all"))
+        await asyncio.sleep(0.2)
+        await api.grant(entry("other", READ))
+        await api.service.append([NewRecord(None, b"secret")], timeout_ms=1000)
+    assert polled.result()[0] == 401
+
+
+async def test_a_write_that_was_begun_is_answered_after_a_revocation(api: Api):
+    """Its outcome is known: a refusal would say that it was not done."""
+    async with api.session("all") as session:
+        api.service.hold()
+        await session.begin(Kind.PUT, BODIES[Kind.PUT])
+        async with asyncio.timeout(10):
+            while not api.service.held:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        await api.grant(entry("other", READ))
+        api.service.release()
+        assert await session.answer() == "done"
+
+
+async def test_a_failure_of_a_write_keeps_its_outcome_after_a_revocation(api: Api):
+    api.service.fail_next(refusal("LEADERSHIP_LOST", "gone"))
+    status, body, _ = await api.operate("putKey", "all", data=b"1")
+    assert (status, body["outcome"]) == (504, "unknown")
+
+
+@pytest.mark.without("api.guard:_holder_of", "holder_of(request, address)", "address")
+async def test_limits_count_by_subject_and_unknown_tokens_by_address(tmp_path: Path):
+    subjects = [entry("one", READ), entry("two", READ)]
+    async with served(tmp_path, subjects, holder_requests_max=1) as api:
+        end = api.state().log_end_offset
+        path = f"/v1/log?offset={end}&max_wait_ms=1000"
+        poll = asyncio.get_running_loop().create_task(api.ask("GET", path, "one"))
+        await asyncio.sleep(0.3)
+        status, body, _ = await api.ask("GET", path, "one")
+        other, _, _ = await api.ask("GET", "/v1/log", "two")
+        stranger, _, _ = await api.ask("GET", "/v1/log", "stranger")
+        assert (await poll)[0] == 200
+        assert (status, other, stranger) == (429, 200, 401)
+        assert "requests of subject one are in flight" in body["message"]
+
+
+def test_the_document_says_what_each_operation_needs():
+    for methods in DOCUMENT["paths"].values():
+        for operation in methods.values():
+            operation_id = operation["operationId"]
+            roles = sorted(role.value for role in ALLOWED.get(operation_id, ()))
+            assert operation["x-roles"] == roles
+            named = set(operation["responses"])
+            assert ({"401", "403"} <= named) == (operation_id not in OPEN)
+            assert "409" in named

@@ -3,6 +3,7 @@
 - `roles`: what a subject may be granted, and what each kind of request needs;
 - `document`: the access file as text, checked strictly;
 - `access_list`: the same, ready to be asked; what a request presents, and whose it is;
+- `service_accounts`: tokens of Kubernetes ServiceAccounts, checked with the cluster's keys;
 - `access_file`: a file that is followed as it changes.
 
 Apart from `access_file` the package is pure: values in, a decision out. `authorization` in

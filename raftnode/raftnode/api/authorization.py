@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from typing import Protocol
+from urllib.parse import quote
 
 import structlog
 from aiohttp import web
@@ -26,6 +27,7 @@ from raftnode.access.access_list import (
     token_hash,
 )
 from raftnode.access.roles import EVERYTHING, Verb
+from raftnode.access.service_accounts import AccountTokens, TokenRefusedError, looks_signed
 from raftnode.api.client_certificate import names_of
 from raftnode.api.errors import refusal
 from raftnode.api.listeners import EVERY_PART, Serving
@@ -128,6 +130,7 @@ class Gate:
     Args:
         own: the node's ids.
         access_file: None: every request is allowed.
+        accounts: checks tokens of ServiceAccounts; None: there are none.
         serving: which part of the API the listener serves, and where the node serves the others.
         observer: is called for each refusal; None: no observer.
     """
@@ -136,12 +139,14 @@ class Gate:
         self,
         own: Own,
         access_file: AccessFile | None = None,
+        accounts: AccountTokens | None = None,
         *,
         serving: Serving = EVERY_PART,
         observer: AccessObserver | None = None,
     ) -> None:
         self._own = own
         self._file = access_file
+        self._accounts = accounts
         self.serving = serving
         self._listener = serving.listener.value
         self._observer = observer
@@ -158,7 +163,7 @@ class Gate:
         cluster_id = self._own.cluster_id
         if cluster_id is None:
             return None
-        return f"spiffe://kraftquorum/cluster/{cluster_id}/node/{self._own.node_id}"
+        return f"spiffe://kraftquorum/cluster/{quote(cluster_id, safe='')}/node/{self._own.node_id}"
 
     def identify(self, request: web.Request) -> Caller:
         """Note the caller of a request; refuses nothing."""
@@ -177,9 +182,21 @@ class Gate:
                 return Presented(
                     problem="the Authorization header is not 'Bearer' and a token; send a token"
                 )
-            return Presented(token_hash=token_hash(token.encode(errors="surrogateescape")))
+            return self._of_token(token)
         names = names_of(request.transport)
         return Presented(uri_names=names.uri_names, common_names=names.common_names)
+
+    def _of_token(self, token: str) -> Presented:
+        hashed = token_hash(token.encode(errors="surrogateescape"))
+        access = self.access
+        listed = access is not None and hashed in access.by_token
+        if listed or self._accounts is None or not looks_signed(token):
+            return Presented(token_hash=hashed)
+        try:
+            account = self._accounts.verify(token, hashed)
+        except TokenRefusedError as error:
+            return Presented(problem=str(error))
+        return Presented(service_account=account.name, expires_s=account.expires_s)
 
     def permit(self, request: web.Request, need: Need) -> None:
         """Refuse a request that the access file does not allow, or that is for another cluster.

@@ -101,6 +101,13 @@ def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
             f"{first} and {second} are the same address ({address}); give each its own port",
         )
     yield from _tls_checks(settings)
+    yield (
+        settings.access_jwks_file is None or settings.access_file is not None,
+        (
+            "access_jwks_file is set without access_file, so every request is allowed anyway: set "
+            "access_file too, which says what each ServiceAccount may do"
+        ),
+    )
     for small, large in (
         ("record_max_bytes", "max_batch_bytes"),
         ("api_address_connections_max", "api_connections_max"),

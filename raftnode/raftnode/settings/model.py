@@ -112,6 +112,28 @@ class NodeSettings(BaseSettings):
         "wrong. With it, a request needs credentials, apart from health probes. None: every "
         "request is allowed.",
     )
+    access_jwks_file: Path | None = Field(
+        default=None,
+        description="The public keys with which the Kubernetes cluster signs the tokens of "
+        "ServiceAccounts, as `kubectl get --raw /openid/v1/jwks` prints them. With it, "
+        "`service_accounts` of the access file are known by their tokens. The node reads the file "
+        "again when it changes. None: no token of a ServiceAccount is accepted.",
+    )
+    access_token_audience: str = Field(
+        default="kraftquorum",
+        min_length=1,
+        max_length=256,
+        description="The audience that the token of a ServiceAccount must be for: `audience` of a "
+        "projected volume. A token for the API server's audience is refused, so that a node never "
+        "gets one that it could use there.",
+    )
+    access_token_issuer: str = Field(
+        default="https://kubernetes.default.svc.cluster.local",
+        min_length=1,
+        max_length=2048,
+        description="The issuer that the token of a ServiceAccount must have: `issuer` of "
+        "`kubectl get --raw /.well-known/openid-configuration`. The default is that of kubeadm.",
+    )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
         description="Peer addresses at which to look for the quorum, comma separated. The node "

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from raftnode.access.access_file import AccessFile, open_access_file
+from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
+from raftnode.access.service_accounts import AccountTokens, KeySet
 from raftnode.api.authorization import Gate
 from raftnode.api.listeners import Listener, Serving
 from raftnode.api.metrics import AccessMetrics
@@ -26,9 +27,11 @@ class Access:
 
     Attributes:
         file: the access file; None: every request is allowed.
+        accounts: checks tokens of ServiceAccounts; None: there are none.
     """
 
     file: AccessFile | None = None
+    accounts: AccountTokens | None = None
 
     def gates(
         self,
@@ -40,9 +43,15 @@ class Access:
         metrics = AccessMetrics(registry, addresses)
         if self.file is not None:
             self.file.observe(metrics)
+        if self.accounts is not None:
+            self.accounts.file.observe(metrics)
         return {
             listener: Gate(
-                service, self.file, serving=Serving(listener, addresses), observer=metrics
+                service,
+                self.file,
+                self.accounts,
+                serving=Serving(listener, addresses),
+                observer=metrics,
             )
             for listener in addresses
         }
@@ -51,6 +60,8 @@ class Access:
         """Read the files again whenever they change."""
         if self.file is not None:
             tasks(self.file.follow(), name="access-file")
+        if self.accounts is not None:
+            tasks(self.accounts.file.follow(), name="access-keys")
 
 
 def read_access(settings: NodeSettings) -> Access:
@@ -59,5 +70,14 @@ def read_access(settings: NodeSettings) -> Access:
     Raises:
         ConfigurationError: one cannot be used.
     """
-    path = settings.access_file
-    return Access(open_access_file(path) if path is not None else None)
+    path, keys = settings.access_file, settings.access_jwks_file
+    return Access(
+        None if path is None else open_access_file(path),
+        None
+        if keys is None
+        else AccountTokens(
+            FollowedFile("access_jwks_file", keys, KeySet.parse),
+            audience=settings.access_token_audience,
+            issuer=settings.access_token_issuer,
+        ),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
+from proofkit.accounttokens import AUDIENCE, ISSUER, AccountIssuer, write_keys
 from proofkit.memoryservice import MemoryService
-from raftnode.access.access_file import AccessFile, open_access_file
+from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
 from raftnode.access.access_list import token_hash
 from raftnode.access.roles import Role
+from raftnode.access.service_accounts import LEEWAY_S, AccountTokens, KeySet
 from raftnode.api.authorization import Gate
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
@@ -184,7 +187,11 @@ SESSION_ROLES: dict[Kind, Role] = {
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, subjects: list[Any] | None, anonymous: Any = None, **limits: int
+    tmp_path: Path,
+    subjects: list[Any] | None,
+    anonymous: Any = None,
+    accounts: AccountTokens | None = None,
+    **limits: int,
 ) -> AsyncIterator[Api]:
     service, registry = MemoryService(), CollectorRegistry()
     await service.append([NewRecord(KEY.encode(), b"value")], timeout_ms=1000)
@@ -195,7 +202,7 @@ async def served(
             value["anonymous"] = {"grants": anonymous}
         path.write_text(json.dumps(value))
         file = open_access_file(path)
-    gate = Gate(service, file, observer=AccessMetrics(registry))
+    gate = Gate(service, file, accounts, observer=AccessMetrics(registry))
     guard = Guard(ClientLimits(**limits))
     app = make_app(service, registry=registry, version="1", gate=gate, guard=guard)
     server = ApiServer(app, shutdown_grace_ms=0)
@@ -502,3 +509,25 @@ def test_the_document_says_what_each_operation_needs():
             named = set(operation["responses"])
             assert ({"401", "403"} <= named) == (operation_id not in OPEN)
             assert "409" in named
+
+
+async def test_a_service_account_is_known_by_its_token_until_that_ends(tmp_path: Path):
+    issuer = AccountIssuer()
+    write_keys(tmp_path / "jwks.json", issuer)
+    accounts = AccountTokens(
+        FollowedFile("access_jwks_file", tmp_path / "jwks.json", KeySet.parse),
+        audience=AUDIENCE,
+        issuer=ISSUER,
+    )
+    app = entry("app", READ) | {"service_accounts": ["shop/app"], "token_hashes": []}
+    async with served(tmp_path, [app, entry("other", READ)], accounts=accounts) as api:
+        assert (await api.operate("getKey", issuer.token()))[0] == 200
+        assert (await api.operate("putKey", issuer.token()))[0] == 403
+        assert (await api.operate("getKey", "other"))[0] == 200
+        for wrong in (issuer.token(name="x"), issuer.token(aud="x"), AccountIssuer().token()):
+            status, body, _ = await api.operate("getKey", wrong)
+            assert (status, error_of(body)) == (401, "AUTHENTICATION_FAILED")
+        async with api.session(issuer.token(exp=int(time.time()) - LEEWAY_S + 3)) as session:
+            assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+            await asyncio.sleep(4)
+            assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "AUTHENTICATION_FAILED"

@@ -19,6 +19,7 @@ from raftnode.core.messages import ErrorCode, Request, Response
 from raftnode.core.types import ReplicaKey
 from raftnode.errors import DecodeError
 from raftnode.log_limit import LineBudget
+from raftnode.tls.certificates import Certificate
 from raftnode.transport.connection_limits import Lobby, Rank, Seats, address_of
 from raftnode.transport.context import PeerContext
 from raftnode.transport.hello import (
@@ -76,7 +77,8 @@ class PeerServer:
         self._seats = Seats[web.WebSocketResponse](
             self._settings.connections_max, rank or (lambda _: Rank.STRANGER)
         )
-        self._sockets: set[web.WebSocketResponse] = set()
+        self._sockets: dict[web.WebSocketResponse, tuple[Certificate, ...]] = {}
+        """Each with the CAs by which it was verified; none without TLS."""
         self._closing = False
 
     @property
@@ -108,19 +110,34 @@ class PeerServer:
             # The client gave up before the answer, say while this process stood still; or its
             # headers are not valid.
             return web.Response(status=400)
-        self._sockets.add(socket)
+        self._sockets[socket] = self._trusted
         try:
             hello = await self._greet(request, socket)
             if hello is not None:
                 await self._serve(request, socket, hello.identity)
         finally:
-            self._sockets.discard(socket)
+            self._sockets.pop(socket, None)
             self._seats.leave(socket)
             self.lobby.leave(request.protocol)
             if request.transport is not None:
                 # After a close frame nothing is left to send; without one nothing will be read.
                 request.transport.abort()
         return socket
+
+    @property
+    def _trusted(self) -> tuple[Certificate, ...]:
+        tls = self._context.tls
+        return () if tls is None else tls.files.material.trusted
+
+    def renew(self) -> None:
+        """End connections that were verified by CAs of before, after a grace period."""
+        self._spawn(self._end_former(), name="end connections of a former CA")
+
+    async def _end_former(self) -> None:
+        await asyncio.sleep(self._settings.trust_grace_ms / 1000)
+        former = [socket for socket, trusted in self._sockets.items() if trusted != self._trusted]
+        for socket in former:
+            await _close(socket, WSCloseCode.GOING_AWAY, "the trusted CAs have changed")
 
     async def close(self) -> None:
         """Close every connection with a reason and accept no further connection."""

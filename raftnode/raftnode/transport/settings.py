@@ -31,6 +31,8 @@ class TransportSettings:
             server closes those of strangers first, then those of observers.
         connections_per_replica_max: of these, by one replica; the oldest is closed.
         links_max: peers that the pool remembers.
+        trust_grace_ms: after a change of the trusted CAs, how long the server keeps connections
+            that were verified by those of before; peers make theirs again meanwhile.
         close_timeout_ms: for the close handshake; after it the connection is cut.
     """
 
@@ -48,4 +50,5 @@ class TransportSettings:
     connections_max: int = 128
     connections_per_replica_max: int = 4
     links_max: int = 64
+    trust_grace_ms: int = 30_000
     close_timeout_ms: int = 200

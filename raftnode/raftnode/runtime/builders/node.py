@@ -146,7 +146,7 @@ async def running_node(
         peer, api = await listeners.start(base)
         service.advertise(peer=peer, api=api, certificates=tls.describe)
         driver.begin_with(EndpointBound(peer))
-        tls.watch(tasks, pool.renew)
+        tls.watch(tasks, pool.renew, peer_server.renew)
         tasks(_drive(driver, parts, pool), name="driver")
         tasks(writes.applier.run(), name="applier")
         tasks(disk.snapshotter.run(), name="snapshots")

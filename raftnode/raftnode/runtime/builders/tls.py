@@ -46,10 +46,15 @@ class Tls:
         """What each listener presents and trusts now."""
         return tuple(_describe(tls.files) for tls in self.listeners())
 
-    def watch(self, tasks: Tasks, on_peer_changed: Callable[[], None]) -> None:
+    def watch(self, tasks: Tasks, *on_peer_changed: Callable[[], None]) -> None:
         """Look at the files from now on; call back when those of the peers' listener changed."""
+
+        def renew() -> None:
+            for step in on_peer_changed:
+                step()
+
         if self.peer is not None:
-            tasks(self.peer.files.watch(on_peer_changed), name="peer certificates")
+            tasks(self.peer.files.watch(renew), name="peer certificates")
         if self.api is not None:
             tasks(self.api.files.watch(), name="api certificates")
 

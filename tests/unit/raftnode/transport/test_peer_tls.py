@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from raftnode.tls.files import TlsFiles
 from raftnode.tls.material import TlsRules
 from raftnode.transport import Failure, FailureReason, RefusalReason
 
-from .conftest import CLUSTER, LONG_MS, Replica, fetch, fetched
+from .conftest import CLUSTER, LONG_MS, PATIENT, Replica, fetch, fetched
 
 OTHER = "OtherOtherOtherOtherOt"
 
@@ -242,4 +243,29 @@ async def test_a_renewal_that_fails_leaves_the_connection(replica, tmp_path, aut
     a.pool.renew()
     await until(lambda: b.tls_failures)
     assert set(b.tls_failures) == {("peer", "unknown_ca")}
+    await answered(a, b)
+
+
+@pytest.mark.without("transport.server:PeerServer._end_former", "!= self._trusted", "!= trusted")
+async def test_a_connection_that_a_former_ca_verified_ends(replica, tmp_path, authority):
+    settings = replace(PATIENT, trust_grace_ms=200)
+    files = files_of(tmp_path / "b", authority, 2)
+    a = replica(1, tls=files_of(tmp_path / "a", authority, 1))
+    b = replica(2, tls=files, settings=settings)
+    a.addresses.learn_hello(b.key, await b.listen())
+    await answered(a, b)
+    # A new certificate alone leaves connections as they are.
+    authority.issue(tmp_path / "b", uris=[f"{SPIFFE}/{CLUSTER}/node/2"])
+    assert await files.look()
+    b.server.renew()
+    await asyncio.sleep(0.5)
+    assert a.pool.connected
+    (tmp_path / "b" / "ca.crt").write_bytes(authority.pem + Authority().pem)
+    assert await files.look()
+    b.server.renew()
+    for _ in range(200):
+        if not a.pool.connected:
+            break
+        await asyncio.sleep(0.05)
+    assert not a.pool.connected
     await answered(a, b)

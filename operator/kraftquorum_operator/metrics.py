@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry
 
+from kraftquorum_operator.judge.certificates import expiries
 from kraftquorum_operator.judge.copies import copied_voters
 from kraftquorum_operator.model.observation import Observation, Quorum, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
@@ -27,6 +28,7 @@ from raftnode.errors import ExitCode
 QUORUM = ("namespace", "quorum")
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 ACTIONS = tuple(kind.__name__ for kind in get_args(Action))
+CERTIFICATES = ("node", "operator", "ca")
 RESULTS = ("action", "wait", "done", "error", "standby")
 DISK_EXITS = frozenset(
     {
@@ -99,6 +101,10 @@ class Metrics(MetricTable[Any]):
     pods_storage_failing = _gauge(
         "Pods whose node exited with an exit code that concerns its disk, not ready since."
     )
+    certificate_expiry_timestamp_seconds = _gauge(
+        "When the first certificate of a kind expires: node, operator or ca. No series without TLS.",
+        "certificate",
+    )
     api_requests = CounterRow(
         "Requests to the API server (by verb and class of status) and to nodes (by request and "
         "result).",
@@ -155,6 +161,7 @@ class Metrics(MetricTable[Any]):
             else:
                 self.condition.remove(*key, name)
         self._observe_storage(key, observation, wanted)
+        self._observe_certificates(key, observation)
         self._observe_operations(key, spec, observation)
         result = "wait" if guard else "done" if isinstance(decision, Done) else "action"
         self.reconciles.labels(*key, result).inc()
@@ -196,6 +203,14 @@ class Metrics(MetricTable[Any]):
         self.voters_storage_gone.labels(*key).set(gone)
         failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in observation.pods)
         self.pods_storage_failing.labels(*key).set(failing)
+
+    def _observe_certificates(self, key: tuple[str, str], observation: Observation) -> None:
+        times = expiries(observation)
+        for kind in CERTIFICATES:
+            if kind in times:
+                self.certificate_expiry_timestamp_seconds.labels(*key, kind).set(times[kind])
+            else:
+                self.certificate_expiry_timestamp_seconds.remove(*key, kind)
 
     def _observe_operations(
         self, key: tuple[str, str], spec: QuorumSpec, observation: Observation

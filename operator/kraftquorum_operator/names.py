@@ -70,9 +70,19 @@ KOPF_PREFIX = GROUP
 NODE_IMAGE = "ghcr.io/kraftquorum/node:0.1.0"
 """Image of the node where neither the resource nor the operator's settings name one."""
 
+ANNOTATION_CLUSTER_ID = f"{GROUP}/cluster-id"
+"""On the Secret with the CA: the cluster id in the certificates that it signs."""
+
+ANNOTATION_ROTATE_CA = f"{GROUP}/rotate-ca"
+ANNOTATION_RENEW = f"{GROUP}/renew-certificates"
+"""On the resource: a new value asks for another CA, or for new certificates. On the Secrets: the
+value that was done last."""
+
 CONTAINER = "raftnode"
 CLAIM_TEMPLATE = "data"
 DATA_PATH = "/var/lib/raftnode"
+TLS_VOLUME = "tls"
+TLS_PATH = "/etc/kraftquorum/tls"
 PEER_PORT = 9093
 API_PORT = 9080
 METRICS_PORT = 9081
@@ -107,6 +117,26 @@ def domain(namespace: str, quorum: str) -> str:
     return f"{headless_service(quorum)}.{namespace}.svc.cluster.local"
 
 
+def authority(quorum: str) -> str:
+    """Name of the Secret with the CA and its key, which only the operator reads."""
+    return f"{quorum}-ca"
+
+
+def node_tls(quorum: str) -> str:
+    """Name of the Secret with the certificates of the nodes, which their pods mount."""
+    return f"{quorum}-node-tls"
+
+
+def operator_tls(quorum: str) -> str:
+    """Name of the Secret with the certificate that the operator presents to the nodes."""
+    return f"{quorum}-operator-tls"
+
+
+def client_ca(quorum: str) -> str:
+    """Name of the ConfigMap with the CAs, which clients mount."""
+    return f"{quorum}-client-ca"
+
+
 def latch(resource_uid: str) -> str:
     """Name of the formation latch: the resource's UID, so that a namesake never finds it (S18)."""
     return f"{APP}-latch-{resource_uid}"
@@ -116,3 +146,27 @@ def ordinal_of(name: str, prefix: str) -> int | None:
     """Read the ordinal off `<prefix>-<ordinal>`; None for any other name."""
     head, _, tail = name.rpartition("-")
     return int(tail) if head == prefix and tail.isdecimal() and str(int(tail)) == tail else None
+
+
+def hosts(namespace: str, quorum: str, ordinal: int) -> tuple[str, ...]:
+    """Names under which clients and peers reach the pod of an ordinal, for its certificate."""
+    services = [
+        f"{pod(quorum, ordinal)}.{headless_service(quorum)}",
+        headless_service(quorum),
+        client_service(quorum),
+    ]
+    suffixes = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+    return (*(f"{name}{suffix}" for name in services for suffix in suffixes), "localhost")
+
+
+SPIFFE = "spiffe://kraftquorum/cluster"
+
+
+def node_identity(cluster_id: str, node_id: int) -> str:
+    """The URI of a node in its certificate."""
+    return f"{SPIFFE}/{cluster_id}/node/{node_id}"
+
+
+def operator_identity(cluster_id: str) -> str:
+    """The URI of the operator in its certificate."""
+    return f"{SPIFFE}/{cluster_id}/operator"

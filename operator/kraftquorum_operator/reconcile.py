@@ -227,6 +227,7 @@ class Reconciler:
         self.memories.pop(uid, None)
         self.turns.forget(uid)
         self._stop_watching(namespace, name)
+        self.nodes.secure(f"{namespace}/{name}", {})
         self.metrics.forget(namespace, name)
         self.statuses.forget(namespace, name, uid)
 
@@ -306,7 +307,9 @@ class Reconciler:
         await self._report(observed, decision, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
-        tools = self._tools(observed.owner, observed.observation, desired.bodies)
+        tools = replace(
+            self._tools(observed.owner, observed.observation, desired.bodies), spec=observed.spec
+        )
         failure = await self._act(decision, tools, bound)
         why = "" if failure is None else failure.message
         if failure is None:

@@ -63,8 +63,14 @@ WATCHED: tuple[Right, ...] = (
     Right(
         "",
         "configmaps",
-        ("get", "list", "watch", "create", "delete"),
-        "the formation latch: created once, never changed",
+        ("get", "list", "watch", "create", "patch", "delete"),
+        "the formation latch: created once, never changed; the CAs for clients",
+    ),
+    Right(
+        "",
+        "secrets",
+        ("get", "create", "patch", "delete"),
+        "the CA and the certificates of quorums with TLS, by name",
     ),
     Right("", "services", ("get", "create", "patch"), "names of the nodes and of the quorum"),
     Right(

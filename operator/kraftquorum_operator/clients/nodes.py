@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from kraftquorum_operator.clients.node_access import AccessFiles, NodeAccess
 from kraftquorum_operator.clients.process_timeout import process_timeout
 from kraftquorum_operator.errors import NodeRefusedError, NodeUnreachableError
 from raftnode.api.model import (
@@ -28,6 +29,8 @@ from raftnode.api.model import (
 from raftnode.client import (
     ClientError,
     ClientTuning,
+    Credentials,
+    CredentialsError,
     OutcomeUnknownError,
     QuorumClient,
     RefusedError,
@@ -47,6 +50,15 @@ request first, except while this process is too slow to receive an answer."""
 
 class NodeApi(Protocol):
     """The requests to a replica. Every method raises `NodeError` (see `errors.py`)."""
+
+    def secure(self, quorum: str, accesses: Mapping[str, NodeAccess]) -> None:
+        """Use TLS for these addresses of a quorum from now on, and for no other of it.
+
+        Args:
+            quorum: its namespace and name.
+            accesses: by address.
+        """
+        ...
 
     async def node(self, address: str) -> NodeInfo:
         """What the replica knows of itself."""
@@ -90,8 +102,14 @@ class _PooledClient:
     """An open client and how many requests use it now."""
 
     client: QuorumClient
+    files: AccessFiles | None
+    """Kept as long as the client reads them."""
     users: int = 0
     idle_since_s: float = 0.0
+
+
+Key = tuple[str, NodeAccess | None]
+"""An address, and how it is reached: with new credentials it has a new client."""
 
 
 class HttpNodes:
@@ -105,9 +123,24 @@ class HttpNodes:
         """Called after each request with its name, its result and its seconds."""
         self._timeout_s = timeout_s
         self._timeout_ms = int(timeout_s * 1000)
-        self._used: dict[str, _PooledClient] = {}
-        self._idle: OrderedDict[str, _PooledClient] = OrderedDict()
+        self._used: dict[Key, _PooledClient] = {}
+        self._idle: OrderedDict[Key, _PooledClient] = OrderedDict()
         """By how long they have been idle, longest first."""
+        self._accesses: dict[str, Mapping[str, NodeAccess]] = {}
+        """By quorum and address."""
+
+    def secure(self, quorum: str, accesses: Mapping[str, NodeAccess]) -> None:
+        """Use TLS for these addresses of a quorum from now on, and for no other of it."""
+        if accesses:
+            self._accesses[quorum] = accesses
+        else:
+            self._accesses.pop(quorum, None)
+
+    def _access(self, address: str) -> NodeAccess | None:
+        for accesses in self._accesses.values():
+            if (access := accesses.get(address)) is not None:
+                return access
+        return None
 
     async def close(self) -> None:
         """Close all connections."""
@@ -177,7 +210,11 @@ class HttpNodes:
     async def _at(self, address: str, request: str | None) -> AsyncGenerator[QuorumClient]:
         """The client of an address, with its errors as the operator's."""
         result, started = "cancelled", time.monotonic()
-        pooled = await self._acquire(address)
+        key = (address, self._access(address))
+        try:
+            pooled = await self._acquire(key)
+        except CredentialsError as error:
+            raise NodeUnreachableError(f"{address}: {error}") from error
         try:
             yield pooled.client
             result = "done"
@@ -197,33 +234,36 @@ class HttpNodes:
         finally:
             if request is not None:
                 self.on_request(request, result, time.monotonic() - started)
-            await self._release(address, pooled)
+            await self._release(key, pooled)
 
-    async def _acquire(self, address: str) -> _PooledClient:
+    async def _acquire(self, key: Key) -> _PooledClient:
         """The client of an address; it stays open until it is released."""
-        pooled = self._used.get(address) or self._idle.pop(address, None)
+        pooled = self._used.get(key) or self._idle.pop(key, None)
         if pooled is None:
+            address, access = key
             client_timeout_ms = CLIENT_TIMEOUT_FACTOR * self._timeout_ms
+            files = AccessFiles(access) if access is not None else None
             opened = await QuorumClient(
                 [Endpoint.parse(address)],
                 timeout_ms=client_timeout_ms,
+                credentials=files.credentials if files is not None else Credentials(),
                 tuning=ClientTuning(
                     attempt_timeout_ms=client_timeout_ms,
                     connect_timeout_ms=client_timeout_ms,
                     keepalive=True,
                 ),
             ).__aenter__()
-            pooled = _PooledClient(opened)
-        self._used[address] = pooled
+            pooled = _PooledClient(opened, files)
+        self._used[key] = pooled
         pooled.users += 1
         return pooled
 
-    async def _release(self, address: str, pooled: _PooledClient) -> None:
+    async def _release(self, key: Key, pooled: _PooledClient) -> None:
         """Release a client; close clients that are idle for too long or too many."""
         pooled.users -= 1
-        if pooled.users == 0 and self._used.pop(address, None) is pooled:
+        if pooled.users == 0 and self._used.pop(key, None) is pooled:
             pooled.idle_since_s = time.monotonic()
-            self._idle[address] = pooled
+            self._idle[key] = pooled
         while self._idle:
             oldest, first = next(iter(self._idle.items()))
             age_s = time.monotonic() - first.idle_since_s

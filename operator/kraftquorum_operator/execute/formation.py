@@ -36,7 +36,8 @@ async def _create(cluster_id: str, voters: tuple[LatchVoter, ...], tools: Tools,
 
 async def create_latch(action: CreateLatch, tools: Tools) -> str:
     """Create the latch once. An operator that comes second uses the latch that it reads back."""
-    return await _create(random_cluster_id(), action.voters, tools, "formed")
+    cluster_id = action.cluster_id or random_cluster_id()
+    return await _create(cluster_id, action.voters, tools, "formed")
 
 
 async def adopt_quorum(action: AdoptQuorum, tools: Tools) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from kraftquorum_operator.execute import formation, objects, voters
+from kraftquorum_operator.execute import certificates, formation, objects, voters
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.plan.actions import Action
@@ -43,6 +43,14 @@ async def run(action: Action, tools: Tools) -> str:
             return await objects.delete_statefulset(action, tools)
         case actions.DeleteLatch():
             return await objects.delete_latch(action, tools)
+        case actions.CreateAuthority():
+            return await certificates.create_authority(action, tools)
+        case actions.ChangeAuthority():
+            return await certificates.change_authority(action, tools)
+        case actions.IssueCertificates():
+            return await certificates.issue_certificates(action, tools)
+        case actions.DeleteAuthority():
+            return await certificates.delete_authority(action, tools)
         case actions.CreateLatch():
             return await formation.create_latch(action, tools)
         case actions.AdoptQuorum():

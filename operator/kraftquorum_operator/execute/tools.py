@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import NodeUnreachableError
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.spec import QuorumSpec
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class Tools:
     bodies: Mapping[ObjectRef, Body]
     change_timeout_ms: int
     failpoints: Failpoints
+    spec: QuorumSpec = field(default_factory=QuorumSpec)
 
     def address(self, ordinal: int) -> str:
         """Where the API of a replica's pod listens.

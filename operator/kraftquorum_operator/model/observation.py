@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.certificates import Certificates, ListenerCertificate
 from kraftquorum_operator.model.objects import ObjectRef
+from kraftquorum_operator.model.tls import TlsLevel
 from raftnode.core.types import Endpoint
 
 
@@ -99,6 +101,8 @@ class Pod:
     """Its container's process is there, whether or not it answers."""
     version: str | None = None
     """Its resourceVersion, which changes when it starts, exits or becomes ready."""
+    tls: TlsLevel = "disabled"
+    """What its listeners accept, by its container's environment."""
 
     @property
     def api_address(self) -> str:
@@ -159,6 +163,8 @@ class Node:
     """Of its disk; None: not reported."""
     snapshot_room_missing_bytes: int = 0
     """The space that its next snapshot lacks; until there is enough it does not trim its log."""
+    certificates: tuple[ListenerCertificate, ...] = ()
+    """By listener: what it presents and trusts; empty: it speaks no TLS."""
 
     @property
     def blank(self) -> bool:
@@ -303,6 +309,8 @@ class StatefulSet:
     """What its template gives to each node, by the settings' names, in their order."""
     claim_size: str = ""
     """Size of each claim, as its template has it."""
+    tls: TlsLevel = "disabled"
+    """What its template has the listeners of nodes accept."""
 
     def record(self, ordinal: int) -> ClaimRecord | None:
         """What was recorded last for an ordinal."""
@@ -378,6 +386,10 @@ class Observation:
 
     failure: tuple[str, str] | None = None
     """A reason in one word and a sentence: the request that fails repeatedly."""
+    certificates: Certificates | None = None
+    """None: neither the resource nor a pod has TLS."""
+    certificates_failing: tuple[str, str] | None = None
+    """A reason in one word and a sentence: what is wrong with the certificates."""
     config_faults: tuple[str, ...] = ()
     """Why a node would refuse the wanted settings, a sentence for each fault."""
     kubernetes: tuple[int, int] | None = None
@@ -460,6 +472,8 @@ class PendingDeletion:
     claims: tuple[Claim, ...] = ()
     latched: bool = False
     """Whether there is a ConfigMap with the latch's name, with any content."""
+    authority_uid: str | None = None
+    """UID of the Secret with the resource's CA; None: there is none."""
 
 
 def majority(voters: int) -> int:

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from kraftquorum_operator.model.config import config_schema, default_of
 from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
 from kraftquorum_operator.model.spec_base import Rule, SpecModel, rules
+from kraftquorum_operator.model.tls import QuorumTls
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 
@@ -199,6 +200,8 @@ class QuorumSpec(SpecModel):
     to that port alone. A change restarts the nodes one by one."""
     network_policy: QuorumNetworkPolicy = QuorumNetworkPolicy()
     """Which pods and addresses may reach the nodes."""
+    tls: QuorumTls = QuorumTls()
+    """TLS between the nodes, and between nodes and clients."""
     image_pull_secrets: PullSecrets | None = None
     """Secrets of this namespace for pulling the node's image; unset: those of the operator's
     `KRAFTQUORUM_NODE_IMAGE_PULL_SECRETS`."""

@@ -13,6 +13,7 @@ from typing import cast
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import PendingDeletion
+from kraftquorum_operator.observe.certificates import authority_uid
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.observe.objects import get_objects
@@ -61,6 +62,7 @@ async def read_deletion(kube: KubeClient, owner: Owner, resource: Body) -> Obser
         statefulset=read_statefulset(statefulset),
         claims=read_claims(owner.name, claims),
         latched=latch is not None,
+        authority_uid=await authority_uid(kube, owner) if delete_claims else None,
     )
     return ObservedDeletion(owner, resource, deletion)
 

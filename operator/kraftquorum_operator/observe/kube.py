@@ -20,6 +20,7 @@ from kraftquorum_operator.model.observation import (
     Pod,
     StatefulSet,
 )
+from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.observe.foreign import controller_of
 from raftnode.settings import ENV_PREFIX
 
@@ -79,19 +80,35 @@ def read_statefulset(body: Body | None, now: datetime | None = None) -> Stateful
         defaults=_part(_part(claim, "metadata"), "labels").get(names.LABEL_DEFAULTS),
         settings=_settings(body),
         claim_size=str(requested.get("storage", "")),
+        tls=_tls_level(_part(_part(body["spec"], "template"), "spec")),
     )
 
 
-def _settings(body: Body) -> tuple[tuple[str, str], ...]:
-    """What the template gives to the nodes, of the settings that a resource may set."""
-    pod = _part(_part(body["spec"], "template"), "spec")
-    given = {
+def _environment(pod: Body) -> dict[str, str]:
+    """The variables of a node's container, from the spec of a pod or a template."""
+    return {
         entry["name"]: str(entry["value"])
         for container in _parts(pod, "containers")
         if container["name"] == names.CONTAINER
         for entry in _parts(container, "env")
         if "value" in entry
     }
+
+
+def _tls_level(pod: Body) -> TlsLevel:
+    """What a pod's listeners accept; all of them accept the same."""
+    match _environment(pod).get(f"{ENV_PREFIX}API_TLS"):
+        case "permissive":
+            return "permissive"
+        case "required":
+            return "required"
+        case _:
+            return "disabled"
+
+
+def _settings(body: Body) -> tuple[tuple[str, str], ...]:
+    """What the template gives to the nodes, of the settings that a resource may set."""
+    given = _environment(_part(_part(body["spec"], "template"), "spec"))
     variables = ((name, f"{ENV_PREFIX}{name.upper()}") for name in ALLOWED)
     return tuple((name, given[variable]) for name, variable in variables if variable in given)
 
@@ -277,6 +294,7 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         waiting=_waiting(conditions, container),
         running="running" in _part(container, "state"),
         version=meta.get("resourceVersion"),
+        tls=_tls_level(_part(body, "spec")),
     )
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.node_access import NodeAccess
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
+from kraftquorum_operator.model.certificates import Certificates, highest
 from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
-from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.observation import Observation, Pod, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
+from kraftquorum_operator.observe.certificates import read_certificates
 from kraftquorum_operator.observe.deletion import ObservedDeletion, is_being_deleted, read_deletion
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.kube import (
@@ -99,11 +103,13 @@ async def observe(
     own = statefulset is not None and statefulset.owner_uid == owner.uid
     claims = read_claims(name, claim_bodies, statefulset=statefulset if own else None)
     events = await _events(kube, namespace, name, wants_events(statefulset, pods, claims))
+    spec = QuorumSpec.model_validate(resource["spec"])
+    spec = spec if spec.image else spec.model_copy(update={"image": node_image})
+    certificates, access = await _certificates(kube, owner, resource, spec, (statefulset, pods))
+    secure_nodes(nodes, owner, pods, access)
     infos = await ask_nodes(nodes, pods, names.domain(namespace, name))
     leader = await ask_leader(nodes, pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
-    spec = QuorumSpec.model_validate(resource["spec"])
-    spec = spec if spec.image else spec.model_copy(update={"image": node_image})
     live = tuple(body for body in others if body is not None)
     foreign = foreign_objects(owner, live)
     budget = ObjectRef("PodDisruptionBudget", name)
@@ -126,6 +132,7 @@ async def observe(
         remembered_cluster_id=status.get("clusterId"),
         last=last_known(reported),
         refused=foreign,
+        certificates=certificates,
     )
     return Observed(
         spec=spec,
@@ -137,6 +144,37 @@ async def observe(
         reported_generation=int(status.get("observedGeneration") or 0),
         reported=reported,
     )
+
+
+async def _certificates(
+    kube: KubeClient,
+    owner: Owner,
+    resource: Body,
+    spec: QuorumSpec,
+    running: tuple[StatefulSet | None, Sequence[Pod]],
+) -> tuple[Certificates | None, NodeAccess | None]:
+    """The Secrets of a quorum; none is read if neither the resource nor a pod has TLS."""
+    statefulset, pods = running
+    live = highest([*(pod.tls for pod in pods), *([statefulset.tls] if statefulset else [])])
+    if spec.tls.mode == "Disabled" and live == "disabled":
+        return None, None
+    return await read_certificates(kube, owner, resource, spec.tls.secret_name)
+
+
+def secure_nodes(
+    nodes: NodeApi, owner: Owner, pods: Sequence[Pod], access: NodeAccess | None
+) -> None:
+    """Use TLS for the pods that speak it, each by its own name.
+
+    A node that accepts both kinds gets plain requests only while the operator has no CA for it.
+    """
+    domain = names.domain(owner.namespace, owner.name)
+    secured = {
+        pod.api_address: replace(access, server_name=f"{pod.name}.{domain}")
+        for pod in pods
+        if access is not None and pod.address and pod.tls != "disabled"
+    }
+    nodes.secure(f"{owner.namespace}/{owner.name}", secured)
 
 
 async def _events(

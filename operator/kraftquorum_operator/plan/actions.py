@@ -8,6 +8,7 @@ or a paused one executes late does nothing (S11, S21).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
@@ -44,9 +45,65 @@ class SetReplicas:
 
 @dataclass(frozen=True, slots=True)
 class CreateLatch:
-    """Create the formation latch with a random cluster id and these voters."""
+    """Create the formation latch with these voters, and a random cluster id if none is given."""
 
     voters: tuple[LatchVoter, ...]
+    cluster_id: str | None = None
+    """The one that the nodes' certificates have already."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAuthority:
+    """Create the Secret with the quorum's CA, once."""
+
+    cluster_id: str | None
+    """In the certificates that it signs; None: a random one."""
+
+
+AuthorityChange = Literal["identify", "prepare", "promote", "renew"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeAuthority:
+    """Change the Secret with the CA, if it is as it was observed.
+
+    `identify`: the certificates are to have another cluster id. `prepare`: make the next CA.
+    `promote`: sign with the CA that was prepared. `renew`: replace a CA that cannot be used.
+    """
+
+    change: AuthorityChange
+    uid: str
+    version: str
+    cluster_id: str | None = None
+    """For `identify`; None: a random one."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssueCertificates:
+    """Bring the certificates of the nodes and of the operator up to date.
+
+    Attributes:
+        authorities: fingerprints of the CAs to trust.
+        names: pods, and the operator, that get another certificate.
+        dropped: pods whose certificate is removed; the operator's likewise.
+        cluster_id: in the certificates.
+        versions: of the Secrets that it is made from, as they were observed.
+        reason: why, in words.
+    """
+
+    authorities: frozenset[str]
+    names: tuple[str, ...]
+    dropped: tuple[str, ...]
+    cluster_id: str
+    versions: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAuthority:
+    """Delete the Secret with the CA of a deleted resource, if it is the one observed."""
+
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +240,10 @@ Action = (
     ApplyObjects
     | CreateStatefulSet
     | SetReplicas
+    | CreateAuthority
+    | ChangeAuthority
+    | IssueCertificates
+    | DeleteAuthority
     | CreateLatch
     | AdoptQuorum
     | SendLatch
@@ -273,5 +334,16 @@ def describe(action: Action) -> str:
             return f"AdoptQuorum {cluster_id}"
         case ApplyObjects(objects):
             return f"ApplyObjects {', '.join(map(str, objects))}"
-        case CreateLatch() | RecountBudget() | DeleteStatefulSet() | DeleteLatch():
+        case ChangeAuthority(change):
+            return f"ChangeAuthority {change}"
+        case IssueCertificates(reason=reason):
+            return f"IssueCertificates ({reason})"
+        case (
+            CreateLatch()
+            | RecountBudget()
+            | DeleteStatefulSet()
+            | DeleteLatch()
+            | CreateAuthority()
+            | DeleteAuthority()
+        ):
             return type(action).__name__

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.plan.tls_level import next_level
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.node_config import defaults_of, node_config
@@ -26,18 +28,24 @@ class Desired:
         bodies: every object that goes with the resource.
         outdated: the objects to write; one without a body is to be deleted.
         config_faults: why a node would refuse the wanted settings, a sentence for each fault.
+        certificates_failing: what is wrong with the certificates, as a reason and a sentence.
     """
 
     bodies: Mapping[ObjectRef, Body]
     outdated: tuple[ObjectRef, ...]
     config_faults: tuple[str, ...]
+    certificates_failing: tuple[str, str] | None = None
 
     def mark(self, facts: Observation) -> Observation:
         """The observation with what differs from the desired objects."""
         # An object of another owner is in the way only if the resource wants one of that name.
         refused = tuple(entry for entry in facts.refused if entry[0] in self.bodies)
         return replace(
-            facts, outdated=self.outdated, config_faults=self.config_faults, refused=refused
+            facts,
+            outdated=self.outdated,
+            config_faults=self.config_faults,
+            certificates_failing=self.certificates_failing,
+            refused=refused,
         )
 
 
@@ -58,7 +66,11 @@ def compare(
         installation: of the operator.
     """
     ours = [claim for claim in facts.claims if not claim.foreign_owner or claim.doubtful]
-    config = node_config(spec, defaults_of(facts.statefulset, ours))
+    config = replace(
+        node_config(spec, defaults_of(facts.statefulset, ours)),
+        tls=next_level(spec, facts),
+        tls_faults=certificate_faults(spec, facts),
+    )
     live_by_ref = {ObjectRef.of(body): body for body in live}
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
     bodies = build(owner, spec, _voters_in_force(facts), config, statefulset, installation)
@@ -75,6 +87,7 @@ def compare(
             if ref not in kept
         ),
         config.faults,
+        why_failing(spec, facts),
     )
 
 

@@ -7,7 +7,8 @@ operator remembers no operation.
 
 Objects come first while there is no quorum, and the StatefulSet always does: a pod
 that repair recreates has its template. The other objects come after the repairs that
-are possible, but before the waits of a repair, which may last for days.
+are possible, but before the waits of a repair, which may last for days. So do the
+certificates; without a quorum they come first, since nodes without them cannot answer.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
 from kraftquorum_operator.plan.budget import budget_count
+from kraftquorum_operator.plan.certificates import certificates
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
 from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.replacement import repair, retire, retire_waits
-from kraftquorum_operator.plan.rollout import roll
+from kraftquorum_operator.plan.rollout import await_tls, roll
 from kraftquorum_operator.plan.scaling import (
     claim_owners,
     claim_records,
@@ -41,7 +43,7 @@ PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, recreate_st
 REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_records, repair, retire)
 """Steps that keep a formed quorum healthy."""
 
-OPERATION: tuple[Step, ...] = (shrink, grow, roll, retire_waits)
+OPERATION: tuple[Step, ...] = (shrink, grow, roll, await_tls, retire_waits)
 """Steps that change a healthy quorum, in the order of S24."""
 
 PASSING = frozenset(
@@ -78,6 +80,8 @@ def decide(spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
     )
     if first:
         return ApplyObjects(first)
+    if observation.quorum is None and (step := certificates(case)) is not None:
+        return step
     prepared = _first(PREPARATION, case)
     if observation.quorum is None:
         decision = prepared or without_leader(case)
@@ -111,6 +115,9 @@ def _first(steps: tuple[Step, ...], case: Case) -> Action | Wait | None:
 
 def _operate(case: Case) -> Action | Wait | None:
     repaired = _first(REPAIR, case)
+    if repaired is None or isinstance(repaired, Wait):
+        # A certificate that expires during a long wait would stop the nodes.
+        repaired = certificates(case) or repaired
     if case.observation.outdated and (repaired is None or isinstance(repaired, Wait)):
         return ApplyObjects(case.observation.outdated)
     return repaired or first_block(case, guards.objects_written) or _first(OPERATION, case)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kraftquorum_operator.model.observation import PendingDeletion
 from kraftquorum_operator.plan.actions import (
     Action,
+    DeleteAuthority,
     DeleteClaim,
     DeleteLatch,
     DeleteStatefulSet,
@@ -19,7 +20,8 @@ from kraftquorum_operator.plan.actions import (
 def delete(deletion: PendingDeletion) -> Action | Done:
     """The next thing to delete; Done when the finalizer may go.
 
-    With `Retain` the claims stay and so does the latch, which says what the data belongs to.
+    With `Retain` the claims stay, and so do the latch, which says what the data belongs to, and
+    the CA, whose certificates name the cluster id.
     """
     if deletion.orphaned:
         return Done("deleted; all of its objects stay as they are (--cascade=orphan)")
@@ -32,6 +34,8 @@ def delete(deletion: PendingDeletion) -> Action | Done:
     for claim in deletion.claims:
         if claim.owner_uid == deletion.uid and not claim.terminating:
             return DeleteClaim(claim.name, claim.uid, "deletion.claims is Delete")
+    if deletion.authority_uid is not None:
+        return DeleteAuthority(deletion.authority_uid)
     return (
         DeleteLatch(deletion.uid) if deletion.latched else Done("deleted, with its volume claims")
     )

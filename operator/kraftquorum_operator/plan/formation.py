@@ -8,6 +8,7 @@ blank nodes that it lists by (id, UUID).
 from __future__ import annotations
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.certificates import reserved_cluster_id
 from kraftquorum_operator.model.observation import LatchVoter, ReplicaId
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -42,6 +43,7 @@ def create(case: Case) -> CreateStatefulSet | Wait | None:
         guards.kubernetes_version_supported,
         guards.claims_are_ours,
         guards.config_accepted,
+        guards.certificates_usable,
     )
     return wait or CreateStatefulSet(replicas)
 
@@ -120,9 +122,13 @@ def latch(case: Case) -> CreateLatch | AdoptQuorum | Wait | None:
         guards.no_earlier_claims,
         guards.earlier_quorum_elects_leader,
         guards.config_accepted,
+        guards.certificates_usable,
         guards.all_blank_before_formation,
+        guards.certificates_presented,
     )
-    return wait if wait is not None else CreateLatch(_first_voters(case))
+    if wait is not None:
+        return wait
+    return CreateLatch(_first_voters(case), reserved_cluster_id(case.spec, observation))
 
 
 def send_latch(case: Case) -> SendLatch | None:

@@ -13,6 +13,11 @@ from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
 from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.plan.case import Case
+from kraftquorum_operator.plan.certificate_guards import (
+    certificates_presented,
+    certificates_usable,
+    tls_level_reached,
+)
 from kraftquorum_operator.plan.formation_guards import (
     all_blank_before_formation,
     claims_are_ours,
@@ -51,6 +56,8 @@ __all__ = [
     "all_blank_before_formation",
     "budget_allows_eviction",
     "budget_counts_voters",
+    "certificates_presented",
+    "certificates_usable",
     "claim_deletion_accepted",
     "claims_are_ours",
     "current_template_starts",
@@ -66,6 +73,7 @@ __all__ = [
     "no_earlier_claims",
     "pod_gone_before_next_step",
     "replicas_never_below_highest_voter",
+    "tls_level_reached",
     "voter_label_off_before_removal",
 ]
 

@@ -18,9 +18,10 @@ from kraftquorum_operator.plan.restart import restart
 def roll(case: Case) -> Action | Wait | None:
     """Restart the next outdated pod, if all voters are caught up; None if none is outdated.
 
-    If nodes would refuse the settings, this waits, whether or not a pod is outdated.
+    If nodes would refuse the settings or the certificates, this waits, whether or not a pod is
+    outdated.
     """
-    refused = first_block(case, guards.config_accepted)
+    refused = first_block(case, guards.config_accepted, guards.certificates_usable)
     if refused is not None:
         return refused
     quorum = case.observation.quorum
@@ -48,3 +49,8 @@ def roll(case: Case) -> Action | Wait | None:
     if pod.terminating:
         return first_block(subject, guards.node_answers)
     return restart(subject, pod, "its template is outdated")
+
+
+def await_tls(case: Case) -> Wait | None:
+    """Between two restarts of all nodes, on the way to TLS or back."""
+    return first_block(case, guards.tls_level_reached)

@@ -188,6 +188,14 @@ def _config_rejected(context: Context) -> Answer:
     return True, "InvalidConfig", "; ".join(context.observation.config_faults)
 
 
+def _certificates_failing(context: Context) -> Answer:
+    """Certificates cannot be used, or expire soon because the operator could not renew them."""
+    why = context.observation.certificates_failing
+    if why is None:
+        return False, "CertificatesUsable", "the certificates can be used, or there are none"
+    return True, why[0], why[1]
+
+
 def _log_outgrows_disk(context: Context) -> Answer:
     """The settings do not keep the log smaller than its volume; a full volume refuses writes."""
     why = why_log_outgrows(context.observation.statefulset)
@@ -234,6 +242,7 @@ CONDITIONS: dict[str, Callable[[Context], Answer]] = {
     "VolumesFailing": _volumes_failing,
     "LogOutgrowsDisk": _log_outgrows_disk,
     "ConfigRejected": _config_rejected,
+    "CertificatesFailing": _certificates_failing,
     "PodsBlocked": _pods_blocked,
     "Failing": _failing,
     "Paused": _paused,

@@ -31,6 +31,10 @@ CONDITION_ENTRIES: dict[str, tuple[str, str]] = {
     "DiskLow": ("A disk is full or nearly full", "All disks have enough free space again"),
     "VolumesFailing": ("New volumes fail", "New volumes no longer fail"),
     "ConfigRejected": ("Nodes would refuse spec.config", "Nodes accept spec.config again"),
+    "CertificatesFailing": (
+        "Certificates cannot be used or expire soon",
+        "The certificates can be used again",
+    ),
     "PodsBlocked": ("Cannot start", "All pods and claims can start again"),
     "Failing": ("Requests of the operator fail", "Requests of the operator succeed again"),
 }

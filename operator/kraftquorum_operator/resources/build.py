@@ -25,8 +25,9 @@ def build(
 ) -> dict[ObjectRef, Body]:
     """Every object that goes with the resource, by its reference.
 
-    If nodes would refuse the wanted settings, a live StatefulSet keeps its template. If there is no
-    StatefulSet yet, the result has none, so that the operator cannot create it.
+    If nodes would refuse the wanted settings or certificates, a live StatefulSet keeps its
+    template. If there is no StatefulSet yet, the result has none, so that the operator cannot
+    create it.
 
     Args:
         owner: the resource.
@@ -44,9 +45,9 @@ def build(
     if has_network_policy(spec.network_policy, config.defaults):
         bodies.append(network_policy(owner, spec, installation))
     wanted = statefulset(owner, spec, config, installation)
-    if not config.faults:
+    if config.usable:
         bodies.append(wanted)
     made = {ObjectRef.of(body): stamped(body) for body in bodies}
-    if config.faults and live is not None:
+    if not config.usable and live is not None:
         made[ObjectRef.of(wanted)] = with_template_of(wanted, live)
     return made

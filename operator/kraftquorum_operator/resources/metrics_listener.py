@@ -18,9 +18,14 @@ def is_separate(spec: QuorumSpec) -> bool:
     return spec.metrics_listener == "Separate"
 
 
-def metrics_port_name(spec: QuorumSpec) -> str:
-    """Name of the container's port with metrics and probes."""
-    return PORT_NAME if is_separate(spec) else "api"
+def metrics_port(spec: QuorumSpec, scheme: Body) -> Body:
+    """The port of a probe; one of its own speaks no TLS.
+
+    Args:
+        spec: the wanted state.
+        scheme: of the port of clients.
+    """
+    return {"port": PORT_NAME} if is_separate(spec) else {"port": "api", **scheme}
 
 
 def metrics_ports(spec: QuorumSpec) -> list[Body]:

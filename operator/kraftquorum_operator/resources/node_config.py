@@ -23,6 +23,7 @@ from kraftquorum_operator.model.config import (
 from kraftquorum_operator.model.observation import Claim, StatefulSet
 from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.tls import TlsLevel
 from raftnode.settings import ENV_PREFIX
 
 ALWAYS = (
@@ -46,11 +47,20 @@ class NodeConfig:
         defaults: which of the operator's defaults hold for the quorum; None: none of them.
         environment: variables and values, in the order of the pod's template.
         faults: why a node would refuse them, a sentence each; then `environment` is empty.
+        tls: what the listeners accept.
+        tls_faults: why the certificates cannot be used, a sentence each.
     """
 
     defaults: str | None
     environment: tuple[tuple[str, str], ...]
     faults: tuple[str, ...] = ()
+    tls: TlsLevel = "disabled"
+    tls_faults: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether pods may get these settings."""
+        return not (self.faults or self.tls_faults)
 
 
 def managed_defaults(claim_bytes: int) -> dict[str, int]:

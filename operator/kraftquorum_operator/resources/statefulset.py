@@ -13,10 +13,11 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import Quantities, QuorumSpec
+from kraftquorum_operator.resources import tls
 from kraftquorum_operator.resources.metadata import metadata, selector, stamped
 from kraftquorum_operator.resources.metrics_listener import (
     metrics_label,
-    metrics_port_name,
+    metrics_port,
     metrics_ports,
     metrics_settings,
 )
@@ -62,7 +63,7 @@ def statefulset(
                 "whenScaled": "Retain",
             },
             "selector": {"matchLabels": selector(owner)},
-            "template": _template(owner, spec, config.environment, installation),
+            "template": _template(owner, spec, config, installation),
             "volumeClaimTemplates": [_claim_template(owner, spec, config.defaults)],
         },
     }
@@ -105,7 +106,7 @@ def _claim_template(owner: Owner, spec: QuorumSpec, defaults: str | None) -> Bod
 def _template(
     owner: Owner,
     spec: QuorumSpec,
-    settings: Sequence[tuple[str, str]],
+    config: NodeConfig,
     installation: Installation,
 ) -> Body:
     return {
@@ -129,27 +130,29 @@ def _template(
                     ]
                 }
             },
-            "containers": [_container(owner, spec, settings)],
+            "containers": [_container(owner, spec, config)],
+            **tls.volumes(owner.name, config.tls),
         },
     }
 
 
-def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str]]) -> Body:
+def _container(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
+    port = metrics_port(spec, tls.scheme(config.tls))
     return {
         "name": names.CONTAINER,
         "image": spec.image or names.NODE_IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["raftnode", "run"],
-        "env": _environment(owner, (*metrics_settings(spec), *settings)),
+        "env": _environment(owner, config, metrics_settings(spec)),
         "ports": [
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},
             *metrics_ports(spec),
         ],
         # The node listens only after it has recovered its log, which takes long for a long log.
-        "startupProbe": _probe(spec, "/healthz/live", period=2, failures=900),
-        "livenessProbe": _probe(spec, "/healthz/live", period=5, failures=6),
-        "readinessProbe": _probe(spec, "/healthz/ready", period=1, failures=2),
+        "startupProbe": _probe("/healthz/live", period=2, failures=900, port=port),
+        "livenessProbe": _probe("/healthz/live", period=5, failures=6, port=port),
+        "readinessProbe": _probe("/healthz/ready", period=1, failures=2, port=port),
         # The node transfers its leadership before it stops; the voter set does not change.
         "lifecycle": {
             "preStop": {
@@ -163,7 +166,10 @@ def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str
                 }
             }
         },
-        "volumeMounts": [{"name": names.CLAIM_TEMPLATE, "mountPath": names.DATA_PATH}],
+        "volumeMounts": [
+            {"name": names.CLAIM_TEMPLATE, "mountPath": names.DATA_PATH},
+            *tls.mounts(config.tls),
+        ],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -173,9 +179,9 @@ def _container(owner: Owner, spec: QuorumSpec, settings: Sequence[tuple[str, str
     }
 
 
-def _probe(spec: QuorumSpec, path: str, *, period: int, failures: int) -> Body:
+def _probe(path: str, *, period: int, failures: int, port: Body) -> Body:
     return {
-        "httpGet": {"path": path, "port": metrics_port_name(spec)},
+        "httpGet": {"path": path, **port},
         "periodSeconds": period,
         "failureThreshold": failures,
         "timeoutSeconds": 2,
@@ -192,7 +198,9 @@ def _resources(spec: QuorumSpec) -> Body:
     return {"resources": resources} if resources else {}
 
 
-def _environment(owner: Owner, settings: Sequence[tuple[str, str]]) -> list[Body]:
+def _environment(
+    owner: Owner, config: NodeConfig, listeners: Sequence[tuple[str, str]]
+) -> list[Body]:
     def field(name: str, path: str) -> Body:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
@@ -208,7 +216,9 @@ def _environment(owner: Owner, settings: Sequence[tuple[str, str]]) -> list[Body
         "RAFTNODE_PEER_ADVERTISED": f"$(POD_NAME).{domain}:{names.PEER_PORT}",
         "RAFTNODE_API_ADVERTISED": f"$(POD_NAME).{domain}:{names.API_PORT}",
         "RAFTNODE_BOOTSTRAP_SERVERS": peers,
-        **dict(settings),
+        **dict(listeners),
+        **dict(config.environment),
+        **tls.environment(config.tls),
     }
     return [
         field("POD_NAME", "metadata.name"),

@@ -225,7 +225,15 @@ class World(Truth):
                     disk.owner_uid = self.uid
             case actions.RecordClaims():
                 self._record(action)
-            case actions.ApplyObjects() | actions.DeleteStatefulSet() | actions.DeleteLatch():
+            case (
+                actions.ApplyObjects()
+                | actions.DeleteStatefulSet()
+                | actions.DeleteLatch()
+                | actions.CreateAuthority()
+                | actions.ChangeAuthority()
+                | actions.IssueCertificates()
+                | actions.DeleteAuthority()
+            ):
                 raise AssertionError(f"nothing asked for {action}")
 
     def _set_replicas(self, action: actions.SetReplicas) -> None:

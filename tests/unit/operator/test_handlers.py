@@ -15,6 +15,7 @@ from kopf._cogs.structs.references import Resource
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import _Handlers, _need_no_finalizer, register
 from kraftquorum_operator.metrics import Metrics
@@ -41,7 +42,7 @@ async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind(
     metrics = Metrics()
     reconciler = Reconciler(
         kube=cast("KubeClient", Kube()),
-        nodes=cast("Any", None),
+        nodes=HttpNodes(1.0),
         lease=cast("Any", Held()),
         settings=Settings(),
         metrics=metrics,

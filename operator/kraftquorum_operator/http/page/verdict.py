@@ -45,7 +45,15 @@ RUNBOOKS: dict[Level, str] = {
 """The runbook of each level, in docs/operations/runbooks/."""
 
 TROUBLES = frozenset(
-    {"PodsBlocked", "Failing", "StorageDamaged", "DiskLow", "VolumesFailing", "ConfigRejected"}
+    {
+        "PodsBlocked",
+        "Failing",
+        "StorageDamaged",
+        "DiskLow",
+        "VolumesFailing",
+        "ConfigRejected",
+        "CertificatesFailing",
+    }
 )
 """Conditions that weaken a quorum with full fault tolerance."""
 

@@ -104,7 +104,7 @@ async def test_a_client_is_closed_once_idle_for_long_and_never_while_a_request_u
         for member in others:
             await nodes.node(f"{member.address(0)}:{names.API_PORT}")
         assert len(nodes._used) == 1
-        assert list(nodes._idle) == [f"{others[-1].address(0)}:{names.API_PORT}"]
+        assert list(nodes._idle) == [(f"{others[-1].address(0)}:{names.API_PORT}", None)]
         answers.set()
         assert (await held).directory_id == first.directory_id(0)
         monkeypatch.setattr(nodes_module, "IDLE_S", 0.0)

@@ -43,6 +43,9 @@ class Nodes:
     def __init__(self, fleet: Fleet) -> None:
         self.member = fleet.members["q0"]
 
+    def secure(self, quorum: str, accesses: Any) -> None:
+        pass
+
     async def node(self, address: str) -> Any:
         host = address.rpartition(":")[0]
         return self.member.node(next(n for n in range(3) if self.member.address(n) == host))

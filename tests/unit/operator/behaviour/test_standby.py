@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 import kraftquorum_operator.reconcile as module
+from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
@@ -59,7 +60,7 @@ def kube() -> Kube:
 def reconciler(kube: Kube) -> Reconciler:
     return Reconciler(
         kube=cast("Any", kube),
-        nodes=cast("Any", None),
+        nodes=HttpNodes(1.0),
         lease=cast("Any", Lease()),
         settings=Settings(),
         metrics=Metrics(),

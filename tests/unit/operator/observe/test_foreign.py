@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator import names
+from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.observe.foreign import foreign_objects
@@ -100,7 +101,7 @@ class Kube:
 async def look(*bodies: dict[str, Any], **given: Any) -> Observed:
     found = await observe(
         Kube(*bodies, **given),  # pyright: ignore[reportArgumentType]
-        None,  # pyright: ignore[reportArgumentType]
+        HttpNodes(1.0),
         "test",
         "demo",
         silence=Silence(),

@@ -228,6 +228,9 @@ class FakeNodes:
     def __init__(self, **infos: NodeInfo | None) -> None:
         self.infos = infos
 
+    def secure(self, quorum: str, accesses: object) -> None:
+        pass
+
     async def node(self, address: str) -> NodeInfo:
         found = self.infos.get(address.partition(":")[0].replace(".", "_"))
         if found is None:

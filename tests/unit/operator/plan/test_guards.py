@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kraftquorum_operator.model.certificates import Certificates
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
     UNKNOWN_OWNER,
@@ -19,6 +20,7 @@ from kraftquorum_operator.model.observation import (
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.guards import GUARDS
+from proofkit.operatorworld.certified import certified
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
@@ -123,6 +125,18 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         spec(),
     ),
     "config_accepted": (replace(healthy(), config_faults=("config.x is not a setting",)), spec()),
+    "certificates_usable": (
+        replace(healthy(), certificates=Certificates(0, unreadable="403 Forbidden")),
+        spec(tls={"mode": "Managed"}),
+    ),
+    "certificates_presented": (
+        certified(blank(), "required", presented=False),
+        spec(tls={"mode": "Managed"}),
+    ),
+    "tls_level_reached": (
+        certified(healthy(), "permissive", presented=False),
+        spec(tls={"mode": "Managed"}),
+    ),
     "kubernetes_version_supported": (
         replace(blank(), statefulset=None, kubernetes=(1, 28)),
         spec(),

@@ -28,7 +28,7 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.resources.statefulset:_probe", "metrics_port_name(spec)", '"api"'
+    "kraftquorum_operator.resources.metrics_listener:metrics_port", "is_separate(spec)", "False"
 )
 def test_probes_and_metrics_move_to_the_port_of_their_own() -> None:
     pod = template(metricsListener="Separate")

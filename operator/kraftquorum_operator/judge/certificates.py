@@ -1,0 +1,230 @@
+"""What the certificates of a quorum mean: who presents and trusts what, and what is wrong. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.certificates import OPERATOR, KeyStore, Leaf
+from kraftquorum_operator.model.observation import Observation, Pod
+from kraftquorum_operator.model.spec import QuorumSpec
+
+Check = Callable[[frozenset[str], str], bool]
+"""Asked of each listener: the CAs that it trusts, and the certificate that it presents."""
+
+LOOPBACK = frozenset({"127.0.0.1", "::1"})
+_NODE = re.compile(rf"{re.escape(names.SPIFFE)}/([A-Za-z0-9][A-Za-z0-9_-]{{0,63}})/node/(\d+)")
+
+
+def tls_pods(observation: Observation) -> list[Pod]:
+    """The pods whose node may present or trust a certificate now.
+
+    A pod that has not started yet reads the Secret as it is then.
+    """
+    return [pod for pod in observation.pods if pod.tls != "disabled" and not pod.never_started]
+
+
+def not_trusting(observation: Observation, authority: str) -> list[str]:
+    """The pods that do not report that they trust a CA on every listener.
+
+    A node that does not answer may still run with the files that it read last.
+    """
+    return [
+        pod.name
+        for pod in tls_pods(observation)
+        if not _reports(observation, pod, lambda trusted, _: authority in trusted)
+    ]
+
+
+def not_presenting(observation: Observation) -> list[str]:
+    """The pods that do not report that they present the certificate that their Secret has."""
+    store = observation.certificates.nodes if observation.certificates is not None else None
+    waiting: list[str] = []
+    for pod in tls_pods(observation):
+        leaf = store.leaf(pod.name) if store is not None else None
+        wanted = leaf.fingerprint if leaf is not None else None
+        if not _reports(observation, pod, lambda _, shown, wanted=wanted: shown == wanted):
+            waiting.append(pod.name)
+    return waiting
+
+
+def _reports(observation: Observation, pod: Pod, holds: Check) -> bool:
+    node = observation.node(pod.ordinal)
+    listeners = node.certificates if node is not None else ()
+    return bool(listeners) and all(holds(part.trusted, part.fingerprint) for part in listeners)
+
+
+def known_cluster_id(observation: Observation) -> str | None:
+    """The quorum's cluster id, by its leader, the latch or all nodes that have one."""
+    if observation.quorum is not None:
+        return observation.quorum.cluster_id
+    if observation.latch is not None:
+        return observation.latch.cluster_id
+    reported = {node.cluster_id for node in observation.nodes if node.cluster_id is not None}
+    return reported.pop() if len(reported) == 1 else None
+
+
+def store_cluster_id(store: KeyStore | None) -> str | None:
+    """The cluster id in the certificates of a store; None: they have none, or several."""
+    identities = {
+        match.group(1)
+        for name, leaf in (store.leaves if store is not None else ())
+        if name != OPERATOR
+        for uri in leaf.uris
+        if (match := _NODE.fullmatch(uri))
+    }
+    return identities.pop() if len(identities) == 1 else None
+
+
+def reserved_cluster_id(spec: QuorumSpec, observation: Observation) -> str | None:
+    """The cluster id that a new quorum gets, since its nodes' certificates have it."""
+    facts, statefulset = observation.certificates, observation.statefulset
+    if facts is None or statefulset is None or statefulset.tls == "disabled":
+        return None
+    if spec.tls.mode == "Secret":
+        return store_cluster_id(facts.nodes)
+    authority = facts.authority
+    return authority.cluster_id if authority is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLeaf:
+    """What the certificate of a pod must have."""
+
+    uris: frozenset[str]
+    hosts: frozenset[str]
+
+
+def wanted_leaf(observation: Observation, cluster_id: str, name: str) -> WantedLeaf:
+    """What the certificate of a pod, or of the operator, must have."""
+    if name == OPERATOR:
+        return WantedLeaf(frozenset({names.operator_identity(cluster_id)}), frozenset())
+    ordinal = names.ordinal_of(name, observation.name) or 0
+    hosts = names.hosts(observation.namespace, observation.name, ordinal)
+    return WantedLeaf(
+        frozenset({names.node_identity(cluster_id, ordinal)}), LOOPBACK | frozenset(hosts)
+    )
+
+
+def needed_pods(spec: QuorumSpec, observation: Observation) -> tuple[str, ...]:
+    """The pods that there are or are to be, by ordinal."""
+    replicas = observation.statefulset.replicas if observation.statefulset is not None else 0
+    claims = () if replicas else (c.ordinal + 1 for c in observation.claims if not c.foreign_owner)
+    pods = (pod.ordinal + 1 for pod in observation.pods)
+    count = min(names.NODES_MAX, max(spec.voters, replicas, *claims, *pods))
+    return tuple(names.pod(observation.name, ordinal) for ordinal in range(count))
+
+
+def certificate_faults(spec: QuorumSpec, observation: Observation) -> tuple[str, ...]:
+    """Why the certificates that the resource names cannot be used, a sentence each."""
+    facts = observation.certificates
+    if facts is None or spec.tls.mode == "Disabled":
+        return ()
+    if facts.unreadable:
+        return (f"the Secrets with the certificates cannot be read: {facts.unreadable}",)
+    if spec.tls.mode != "Secret":
+        return ()
+    where = f"Secret {spec.tls.secret_name}"
+    if facts.source is None:
+        return (f"{where} does not exist; create it with ca.crt, tls.crt and tls.key",)
+    if facts.source.faults:
+        return tuple(f"{where}: {fault}" for fault in facts.source.faults)
+    faults = _source_faults(spec, observation, facts.source)
+    return tuple(f"{where}: {fault}" for fault in faults)
+
+
+def _source_faults(spec: QuorumSpec, observation: Observation, source: KeyStore) -> Iterator[str]:
+    facts = observation.certificates
+    now_s = facts.now_s if facts is not None else 0
+    cluster_id = known_cluster_id(observation) or store_cluster_id(source)
+    if cluster_id is None:
+        identity = names.node_identity("<cluster id>", 0)
+        yield (
+            f"its certificates name no cluster id, or several; each needs a URI such as {identity}"
+        )
+        return
+    domain = names.domain(observation.namespace, observation.name)
+    for name in needed_pods(spec, observation):
+        leaf = source.leaf(name)
+        if leaf is None:
+            yield f"it has neither {name}.crt nor tls.crt"
+            return
+        (identity,) = wanted_leaf(observation, cluster_id, name).uris
+        if identity not in leaf.uris:
+            yield f"the certificate of {name} lacks the URI {identity}"
+        if not _covers(leaf.hosts, f"{name}.{domain}"):
+            yield f"the certificate of {name} lacks the DNS name {name}.{domain}"
+        yield from _leaf_faults(f"the certificate of {name}", leaf, now_s)
+    operator = source.leaf(OPERATOR)
+    if operator is not None:
+        yield from _leaf_faults("operator.crt", operator, now_s)
+
+
+def _leaf_faults(what: str, leaf: Leaf, now_s: int) -> Iterator[str]:
+    if not leaf.issuer:
+        yield f"{what} is signed by no CA of ca.crt"
+    if leaf.not_after_s <= now_s:
+        yield f"{what} expired at {moment(leaf.not_after_s)}"
+    if leaf.not_before_s > now_s:
+        yield f"{what} is not valid before {moment(leaf.not_before_s)}"
+
+
+def _covers(hosts: Iterable[str], host: str) -> bool:
+    """Whether one of the names is a host's, or has a wildcard for its first label."""
+    return not {host, f"*.{host.partition('.')[2]}"}.isdisjoint(hosts)
+
+
+def moment(seconds: int) -> str:
+    """A time as messages have it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def expiries(observation: Observation) -> dict[str, int]:
+    """When the first certificate of each kind expires, in seconds since 1970."""
+    facts = observation.certificates
+    if facts is None:
+        return {}
+    kinds = {
+        "node": _ends(facts.nodes),
+        "operator": _ends(facts.operator),
+        "ca": [part.not_after_s for part in (facts.nodes.authorities if facts.nodes else ())],
+    }
+    return {kind: min(times) for kind, times in kinds.items() if times}
+
+
+def _ends(store: KeyStore | None) -> list[int]:
+    return [leaf.not_after_s for _, leaf in (store.leaves if store is not None else ())]
+
+
+def why_failing(spec: QuorumSpec, observation: Observation) -> tuple[str, str] | None:
+    """What is wrong with the certificates, as a reason and a sentence; None: nothing."""
+    facts = observation.certificates
+    if facts is None:
+        return None
+    faults = certificate_faults(spec, observation)
+    if faults:
+        return ("Unreadable" if facts.unreadable else "InvalidSecret"), "; ".join(faults)
+    expiring = list(_expiring(observation, facts.now_s))
+    return ("Expiring", "; ".join(expiring)) if expiring else None
+
+
+def _expiring(observation: Observation, now_s: int) -> Iterator[str]:
+    """Certificates whose last sixth has begun, which the operator should have replaced before."""
+    facts = observation.certificates
+    if facts is None:
+        return
+    leaves = [*(facts.nodes.leaves if facts.nodes else ())]
+    leaves += facts.operator.leaves if facts.operator else ()
+    for name, leaf in leaves:
+        if _in_last_sixth(leaf.not_before_s, leaf.not_after_s, now_s):
+            yield f"the certificate of {name} expires at {moment(leaf.not_after_s)}"
+    for authority in facts.nodes.authorities if facts.nodes else ():
+        if _in_last_sixth(authority.not_before_s, authority.not_after_s, now_s):
+            yield f"the CA {authority.fingerprint[:16]} expires at {moment(authority.not_after_s)}"
+
+
+def _in_last_sixth(not_before_s: int, not_after_s: int, now_s: int) -> bool:
+    return now_s >= not_after_s - (not_after_s - not_before_s) // 6

@@ -1,0 +1,146 @@
+"""What is known of a quorum's certificates: facts of Secrets and nodes, never a key.
+
+An observation may be logged, so nothing here holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kraftquorum_operator.model.tls import TlsLevel
+
+OPERATOR = "operator"
+"""The name of the operator's own certificate among those of the pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A CA's certificate."""
+
+    fingerprint: str
+    """SHA-256 of its DER, in lower-case hex; so for each fingerprint here."""
+    not_before_s: int
+    not_after_s: int
+    """Seconds since 1970; so for each time here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A certificate of a node or of the operator, whose key belongs to it."""
+
+    fingerprint: str
+    issuer: str
+    """Fingerprint of the CA that signed it; empty: none of those beside it in its Secret."""
+    not_before_s: int
+    not_after_s: int
+    uris: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    """DNS names and IP addresses."""
+
+    @property
+    def renew_at_s(self) -> int:
+        """When two thirds of its lifetime are over."""
+        return self.not_before_s + (self.not_after_s - self.not_before_s) * 2 // 3
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStore:
+    """A Secret with CAs and certificates, or the ConfigMap with the CAs alone.
+
+    Attributes:
+        uid: of the object.
+        version: its resourceVersion.
+        authorities: the trusted CAs.
+        leaves: by the names of pods, and `OPERATOR`.
+        faults: why a certificate of it cannot be used, a sentence each.
+        marks: the annotations of the operator on it.
+    """
+
+    uid: str
+    version: str
+    authorities: tuple[Authority, ...] = ()
+    leaves: tuple[tuple[str, Leaf], ...] = ()
+    faults: tuple[str, ...] = ()
+    marks: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def trusted(self) -> frozenset[str]:
+        """Fingerprints of the trusted CAs."""
+        return frozenset(authority.fingerprint for authority in self.authorities)
+
+    def leaf(self, name: str) -> Leaf | None:
+        """The certificate of a name; None: there is none that can be used."""
+        return dict(self.leaves).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthoritySecret:
+    """The Secret `<quorum>-ca`, which only the operator reads.
+
+    Attributes:
+        uid: of the object.
+        version: its resourceVersion.
+        owner_uid: UID of the resource that it was last used for.
+        cluster_id: the cluster id in the certificates that it signs.
+        signing: the CA that signs; None: it has none that can be used.
+        prepared: the CA that signs once all nodes trust it.
+        rotation: the last rotation that a person asked for.
+    """
+
+    uid: str
+    version: str
+    owner_uid: str = ""
+    cluster_id: str = ""
+    signing: Authority | None = None
+    prepared: Authority | None = None
+    rotation: str = ""
+
+    @property
+    def authorities(self) -> tuple[Authority, ...]:
+        """The CAs that nodes are to trust, by what this Secret has."""
+        return tuple(part for part in (self.signing, self.prepared) if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The objects that hold the certificates of a quorum, as they are now.
+
+    Attributes:
+        now_s: the wall clock.
+        authority: `<quorum>-ca`; None: there is none.
+        nodes: `<quorum>-node-tls`, which the pods mount.
+        operator: `<quorum>-operator-tls`.
+        clients: `<quorum>-client-ca`.
+        source: the Secret of `spec.tls.secretName`, in mode `Secret`.
+        unreadable: why they cannot be read; then the parts are missing.
+        renewal: the renewal of all certificates that a person asked for last.
+        rotation: the rotation of the CA that a person asked for last.
+    """
+
+    now_s: int
+    authority: AuthoritySecret | None = None
+    nodes: KeyStore | None = None
+    operator: KeyStore | None = None
+    clients: KeyStore | None = None
+    source: KeyStore | None = None
+    unreadable: str = ""
+    renewal: str = ""
+    rotation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerCertificate:
+    """What one listener of a node presents and trusts."""
+
+    listener: str
+    fingerprint: str
+    trusted: frozenset[str] = frozenset()
+
+
+def highest(levels: Iterable[TlsLevel]) -> TlsLevel:
+    """The strictest of some levels; `disabled` without any."""
+    present = set(levels)
+    if "required" in present:
+        return "required"
+    return "permissive" if "permissive" in present else "disabled"

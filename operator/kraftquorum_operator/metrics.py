@@ -102,7 +102,8 @@ class Metrics(MetricTable[Any]):
         "Pods whose node exited with an exit code that concerns its disk, not ready since."
     )
     certificate_expiry_timestamp_seconds = _gauge(
-        "When the first certificate of a kind expires: node, operator or ca. No series without TLS.",
+        "When the first certificate of a kind expires: node, operator or ca. No series without "
+        "TLS.",
         "certificate",
     )
     api_requests = CounterRow(

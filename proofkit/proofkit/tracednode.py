@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from proofkit.specification.sightings import Sighting
 from raftnode.core.effects import Effect
 from raftnode.core.events import Event
 from raftnode.core.raft import RaftCore
-from raftnode.runtime.driver import Driver, Parts
+from raftnode.runtime.driver import Barrier, Driver, Parts
 
 COMMAND: Final = (sys.executable, "-m", "proofkit.tracednode", "run")
 """What runs such a node, in the place of `raftnode run`."""
@@ -59,7 +59,7 @@ class _Writer:
 
 def _install(writer: _Writer) -> None:
     make, handle = RaftCore.__init__, RaftCore.handle
-    carry_out: Callable[[Driver, Parts, Effect], Awaitable[None]] = getattr(Driver, _CARRY_OUT)
+    carry_out: Callable[[Driver, Parts, Effect], Barrier | None] = getattr(Driver, _CARRY_OUT)
 
     def made(core: RaftCore, *args: Any, **kwargs: Any) -> None:
         make(core, *args, **kwargs)
@@ -71,9 +71,9 @@ def _install(writer: _Writer) -> None:
         writer.write(replica.key, sightings.of_state(replica), sightings.of_event(replica, event))
         return handle(core, event, now_ms)
 
-    async def carried_out(driver: Driver, parts: Parts, effect: Effect) -> None:
+    def carried_out(driver: Driver, parts: Parts, effect: Effect) -> Barrier | None:
         writer.write(parts.core.replica.key, sightings.of_effect(effect))
-        await carry_out(driver, parts, effect)
+        return carry_out(driver, parts, effect)
 
     for owner, name, function in (
         (RaftCore, "__init__", made),

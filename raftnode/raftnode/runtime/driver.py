@@ -1,16 +1,22 @@
-"""The one task that owns the core: takes events in order, carries effects out in order.
+"""The owner of the core: takes events in order, carries effects out in order.
 
-The duties that `core.effects` names are kept here: what must be durable is, before
-anything later is begun, because each effect is finished before the next.
+The events that wait are handled in one synchronous turn of the loop. Only a barrier, an effect
+that waits for the disk, ends a turn early: `run` waits for the barrier, and the next turn goes on
+after it. So the duties that `core.effects` names are kept: each effect is finished before the
+next one begins.
+
+Messages to peers are collected and handed over at the end of the turn, after the outcomes of the
+clients' requests, and before any barrier. A turn that fails hands over nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, assert_never
 
 import structlog
@@ -47,12 +53,13 @@ from raftnode.core.events import Event, LogFlushed, TimePassed
 from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
-from raftnode.core.types import ReplicaKey
+from raftnode.core.types import Offset, ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.logformat.batch import read_header, stamp
 from raftnode.runtime.disk.cold_reads import ColdFetch, ColdReads, Read
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.process import clock
+from raftnode.runtime.process.turn_schedule import TurnSchedule
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer
 from raftnode.runtime.writes.appends import Appends
 from raftnode.runtime.writes.applier import Applier
@@ -94,6 +101,10 @@ class Parts:
     transfer: SnapshotTransfer
 
 
+Barrier = Callable[[], Awaitable[None]]
+"""Carries out an effect that must be finished before the next one begins."""
+
+
 class Driver:
     """Owns the core.
 
@@ -108,9 +119,15 @@ class Driver:
         self._on_changed = on_changed
         self._on_error = on_error
         self._events: deque[Event] = deque()
-        self._wake = asyncio.Event()
+        self._event: Event | None = None
+        """The event whose effects are being carried out."""
+        self._effects: deque[Effect] = deque()
+        """What is left of them."""
+        self._outgoing: list[Callable[[], None]] = []
+        """What is left to send to peers."""
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._dead = False
+        self._turns: TurnSchedule[Barrier] | None = None
 
     @property
     def dead(self) -> bool:
@@ -125,12 +142,14 @@ class Driver:
     def post(self, event: Event) -> None:
         """Queue an event; from the loop's thread."""
         self._events.append(event)
-        self._wake.set()
+        if self._turns is not None:
+            self._turns.want()
 
     def begin_with(self, event: Event) -> None:
         """Queue an event before all that wait: peers may have asked something already."""
         self._events.appendleft(event)
-        self._wake.set()
+        if self._turns is not None:
+            self._turns.want()
 
     async def run(self, parts: Parts) -> None:
         """Run until cancelled or until the storage or the core gives up.
@@ -139,84 +158,133 @@ class Driver:
             StorageError: the disk; the process must end and never answer again.
             ProtocolHaltError: the core refuses to go on.
         """
-        self.post(TimePassed())
+        turns = self._turns = TurnSchedule[Barrier](partial(self._turn, parts))
+        self._events.append(TimePassed())
+        try:
+            while not self._dead:
+                barrier = await turns.until_result()
+                if barrier is not None and not self._dead:
+                    await barrier()
+        except Exception:
+            self._dead = True
+            raise
+        finally:
+            self._turns = None
+
+    def _turn(self, parts: Parts) -> Barrier | None:
+        """Handle the events that wait, up to the first barrier; return it."""
+        try:
+            if not (self._events or self._event) and not self._add_time(parts.core):
+                return None
+            barrier = self._handle(parts)
+            if self._dead:
+                return None
+            outgoing, self._outgoing = self._outgoing, []
+            for send in outgoing:
+                send()
+            if barrier is None:
+                self._on_changed()
+                self._plan_next_turn(parts.core)
+        except Exception:
+            self._dead = True
+            raise
+        return barrier
+
+    def _add_time(self, core: RaftCore) -> bool:
+        """Queue the event that says that time has passed, if any is due; else wait for more."""
+        deadline_ms = core.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > clock.now_ms():
+            self._plan_next_turn(core)
+            return False
+        self._events.append(TimePassed())
+        return True
+
+    def _handle(self, parts: Parts) -> Barrier | None:
+        """Carry out what is left of the last event, then what the events that wait bring."""
+        events, effects, handled = self._events, self._effects, 0
         while not self._dead:
-            await self._wait(parts.core)
-            for _ in range(TURN_EVENTS_MAX):
-                if self._dead:
-                    return
-                event = self._events.popleft() if self._events else TimePassed()
-                for effect in parts.core.handle(event, clock.now_ms()):
-                    if self._dead:  # an effect may wait for the disk
-                        return
-                    await self._carry_out(parts, effect)
+            if effects:
+                barrier = self._carry_out(parts, effects.popleft())
+                if barrier is not None:
+                    return barrier
+            elif self._event is not None:
+                event, self._event = self._event, None
                 if isinstance(event, LogFlushed):
                     parts.appends.pump()
-                if not self._events:
-                    break
-            self._on_changed()
+            elif not events or handled == TURN_EVENTS_MAX:
+                break
+            else:
+                self._event = events.popleft()
+                handled += 1
+                effects.extend(parts.core.handle(self._event, clock.now_ms()))
+        return None
 
-    async def _wait(self, core: RaftCore) -> None:
-        if self._events:
-            await asyncio.sleep(0)
+    def _plan_next_turn(self, core: RaftCore) -> None:
+        turns = self._turns
+        if turns is None:
             return
-        self._wake.clear()
-        deadline = core.next_deadline_ms()
-        # A deadline may turn out to be conditional: never spin on one.
-        timeout = None if deadline is None else max(deadline - clock.now_ms(), 1) / 1000
-        try:
-            async with asyncio.timeout(timeout):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        if self._events:
+            turns.want()
+            return
+        deadline_ms = core.next_deadline_ms()
+        if deadline_ms is not None:
+            # A deadline may turn out to be conditional: never spin on one.
+            turns.want_within(max(deadline_ms - clock.now_ms(), 1) / 1000)
 
     async def _on_disk(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
-    async def _carry_out(self, parts: Parts, effect: Effect) -> None:
-        directory = parts.directory
+    async def _append_on_disk(self, parts: Parts, batches: list[Batch]) -> None:
+        await self._on_disk(lambda: parts.log.append(batches))
+        parts.flusher.flush_if_needed()
+
+    async def _truncate(self, parts: Parts, end: Offset) -> None:
+        await self._on_disk(lambda: parts.log.truncate(end))
+        parts.flusher.flush_if_needed()
+
+    def _carry_out(self, parts: Parts, effect: Effect) -> Barrier | None:
+        """Carry an effect out, or return the barrier that does."""
+        directory, outgoing = parts.directory, self._outgoing
         match effect:
-            case PersistQuorumState(state):
-                await self._on_disk(lambda: directory.write_quorum_state(state))
-            case ProveDisk():
-                await self._on_disk(directory.prove)
-            case PersistLatch(latch):
-                await self._on_disk(lambda: directory.write_latch(latch))
-            case PersistClusterId(cluster_id):
-                await self._on_disk(lambda: directory.set_cluster_id(cluster_id))
+            case SendResponse(request_id, response):
+                outgoing.append(partial(parts.post.respond, request_id, response))
+            case ServeFetch():
+                self._serve(parts, effect)
+            case SendRequest(target, request):
+                outgoing.append(partial(parts.post.send, target, request))
             case AppendBatches(batches):
                 stamped = [_stamped(batch) for batch in batches]
                 if parts.log.append_syncs(stamped):
-                    await self._on_disk(lambda: parts.log.append(stamped))
-                else:
-                    parts.log.append(stamped)
+                    return partial(self._append_on_disk, parts, stamped)
+                parts.log.append(stamped)
                 parts.flusher.flush_if_needed()
+            case HighWatermarkAdvanced(high_watermark, applicable):
+                parts.applier.committed(high_watermark, applicable)
+                parts.appends.committed(high_watermark)
+            case AppendAccepted():
+                parts.appends.accepted(effect)
+            case PersistQuorumState(state):
+                return partial(self._on_disk, lambda: directory.write_quorum_state(state))
+            case ProveDisk():
+                return partial(self._on_disk, directory.prove)
+            case PersistLatch(latch):
+                return partial(self._on_disk, lambda: directory.write_latch(latch))
+            case PersistClusterId(cluster_id):
+                return partial(self._on_disk, lambda: directory.set_cluster_id(cluster_id))
             case TruncateLog(end):
-                await self._on_disk(lambda: parts.log.truncate(end))
-                parts.flusher.flush_if_needed()
-            case SendRequest(target, request):
-                parts.post.send(target, request)
-            case SendResponse(request_id, response):
-                parts.post.respond(request_id, response)
-            case ServeFetch():
-                self._serve(parts, effect)
+                return partial(self._truncate, parts, end)
+            case InstallSnapshot(head):
+                return partial(parts.transfer.install, head)
             case ServeSnapshot():
                 parts.transfer.serve(effect)
             case StoreSnapshotPiece():
                 parts.transfer.store(effect)
             case VerifySnapshot(snapshot):
                 parts.transfer.verify(snapshot)
-            case InstallSnapshot(head):
-                await parts.transfer.install(head)
             case DropSnapshot(snapshot):
                 parts.transfer.drop(snapshot)
             case TrimLog(start):
                 parts.transfer.trim(start)
-            case HighWatermarkAdvanced(high_watermark, applicable):
-                parts.applier.committed(high_watermark, applicable)
-                parts.appends.committed(high_watermark)
-            case AppendAccepted():
-                parts.appends.accepted(effect)
             case Refused():
                 if not parts.appends.refused(effect):
                     parts.inquiries.refused(effect)
@@ -230,13 +298,15 @@ class Driver:
                 _halt(reason, message)
             case _:
                 assert_never(effect)
+        return None
 
     def _serve(self, parts: Parts, effect: ServeFetch) -> None:
         """Answer a Fetch: at once with what is recent, else once a thread has read it."""
         log, end = parts.log, parts.log.end_offset
         recent = log.recent(effect.start_offset, effect.max_bytes, end)
         if recent is not None:
-            parts.post.respond(effect.request_id, _filled(effect, recent))
+            filled = _filled(effect, recent)
+            self._outgoing.append(partial(parts.post.respond, effect.request_id, filled))
             return
 
         def answer(read: Read, is_current: bool) -> None:  # noqa: FBT001
@@ -266,7 +336,8 @@ class Driver:
     def die(self) -> None:
         """Handle no further event: something failed, and the node may answer no client any more."""
         self._dead = True
-        self._wake.set()
+        if self._turns is not None:
+            self._turns.end()
 
     def close(self) -> None:
         """Wait for the disk's thread to end."""

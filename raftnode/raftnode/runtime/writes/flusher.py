@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from raftnode.core.events import LogFlushed
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Offset
+from raftnode.runtime.process.bell import Bell
 from raftnode.storage.log.log import Log
 
 THREAD_NAME = "fsync"
@@ -17,6 +19,8 @@ THREAD_NAME = "fsync"
 
 class Flusher:
     """Keeps the log's durable end behind its end by no more than one fsync.
+
+    The loop and the thread wake each other by a `Bell`, once for each fsync.
 
     Args:
         log: the storage's.
@@ -40,11 +44,19 @@ class Flusher:
         self._on_flushed = on_flushed
         self._on_error = on_error
         self._on_seconds = on_seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=THREAD_NAME)
         self._loop = asyncio.get_running_loop()
         self._began_s: float | None = None
+        self._covers = LogFlushed(index.durable_end, index.truncations)
+        """What the fsync under way is for."""
+        self._outcome: Offset | BaseException = index.durable_end
+        """Of the last fsync; the thread writes it before it rings."""
         self._stopped = False
-        self._flushed = LogFlushed(index.durable_end, index.truncations)
+        self._ended = False
+        self._flushed = self._covers
+        self._wanted, self._done = Bell(), Bell()
+        self._done.tell(self._loop, self._hear)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+        self._thread.start()
 
     @property
     def in_flight(self) -> bool:
@@ -65,28 +77,52 @@ class Flusher:
         reported_end = self._flushed.end_offset if self._flushed.truncations == truncations else 0
         if self.in_flight or self._stopped or max(index.durable_end, reported_end) >= end:
             return
-        self._began_s = started = time.monotonic()
-        future = self._loop.run_in_executor(self._thread, self._log.flush)
+        self._began_s = time.monotonic()
+        self._covers = LogFlushed(end, truncations)
+        self._wanted.ring()
 
-        def done(finished: asyncio.Future[Offset]) -> None:
-            self._began_s = None
-            if self._stopped or finished.cancelled():
+    def _run(self) -> None:
+        """Flush at each ring; on the thread."""
+        while True:
+            self._wanted.wait()
+            if self._ended:
                 return
-            error = finished.exception()
-            if error is not None:
-                self._stopped = True
-                self._on_error(error)
-                return
-            self._on_seconds(time.monotonic() - started)
-            # Never past the end at that time: a truncation that the core had decided may not
-            # have reached the storage, whose end is then about to be cut.
-            self._flushed = LogFlushed(Offset(min(finished.result(), end)), truncations)
-            self._on_flushed(self._flushed)
-            self.flush_if_needed()
+            try:
+                self._outcome = self._log.flush()
+            except BaseException as error:  # noqa: BLE001 - the loop reports it
+                self._outcome = error
+            self._done.ring()
 
-        future.add_done_callback(done)
+    def _hear(self) -> None:
+        """Report an fsync that has ended; on the loop."""
+        began_s, self._began_s = self._began_s, None
+        if self._stopped or began_s is None:
+            return
+        outcome, covers = self._outcome, self._covers
+        if isinstance(outcome, BaseException):
+            self._stopped = True
+            self._on_error(outcome)
+            return
+        self._on_seconds(time.monotonic() - began_s)
+        # Never past the end at that time: a truncation that the core had decided may not
+        # have reached the storage, whose end is then about to be cut.
+        self._flushed = LogFlushed(Offset(min(outcome, covers.end_offset)), covers.truncations)
+        self._on_flushed(self._flushed)
+        self.flush_if_needed()
 
     def stop(self) -> None:
-        """Begin no more fsyncs and wait for the last."""
+        """Begin no more fsyncs, wait for the last and report none; blocks."""
         self._stopped = True
-        self._thread.shutdown(wait=True)
+        if self._ended:
+            return
+        self._ended = True
+        self._wanted.ring()
+        self._thread.join()
+        with contextlib.suppress(RuntimeError):  # a closed loop watches nothing
+            self._loop.call_soon_threadsafe(self._put_bells_away)
+
+    def _put_bells_away(self) -> None:
+        self._began_s = None
+        self._done.tell_no_more(self._loop)
+        self._done.close()
+        self._wanted.close()

@@ -8,12 +8,12 @@ from raftnode.core.effects import AppendAccepted, Refusal, Refused
 
 @pytest.mark.rule("S30")
 @pytest.mark.without(
-    "core.raft:RaftCore._settle_leader",
+    "core.conclusions:_resign_without_space",
     "replica.disk_low\n",
     "False\n",
 )
 def test_leader_without_disk_space_hands_over():
-    """Taking the `disk_low` branch out of `RaftCore._settle_leader` makes this fail."""
+    """Taking the `disk_low` branch out of `conclusions._resign_without_space` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     book.disk_space("1", low=True)

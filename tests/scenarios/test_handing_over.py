@@ -110,7 +110,7 @@ def test_who_wrote_before_learns_that_it_is_committed():
 
 
 @pytest.mark.without(
-    "core.raft:RaftCore._leader_deadlines", "if role.hand_over else None", "if False else None"
+    "core.conclusions:deadlines", "if role.hand_over else None", "if False else None"
 )
 @pytest.mark.without(
     "core.elections.leadership_transfer:advance", "replica.now_ms >= under_way.until_ms or", ""

@@ -27,8 +27,8 @@ def with_observer() -> Playbook:
     "core.membership.voter_changes:advance",
     "elif replica.now_ms >= change.deadline_ms:",
     "elif False:",
-    "core.raft:RaftCore._leader_deadlines",
-    "deadlines += [c.deadline_ms for c in role.changes if c.request_ids or c.appended is None]",
+    "core.conclusions:deadlines",
+    "times += [c.deadline_ms for c in role.changes if c.request_ids or c.appended is None]",
     "",
 )
 def test_expired_change_never_reaches_the_log():

@@ -29,9 +29,9 @@ def is_committed(book: Playbook, name: str, data: bytes) -> bool:
 
 @pytest.mark.rule("S35")
 @pytest.mark.without(
-    "core.raft:RaftCore._settle_leader",
-    "if leadership.others_can_lead_instead(replica, role):",
-    "if False:",
+    "core.conclusions:_resign_without_majority",
+    "elif leadership.others_can_lead_instead(replica, role):",
+    "elif False:",
 )
 def test_a_leader_whose_flush_hangs_hands_over_within_the_leader_timeout():
     book = quiet("1", "2", "3")

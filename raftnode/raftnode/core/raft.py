@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from typing import assert_never
 
+from raftnode.core import conclusions
 from raftnode.core.config import CoreConfig
 from raftnode.core.describe import QuorumDescription, describe
 from raftnode.core.effects import (
@@ -148,7 +149,7 @@ class RaftCore:
         replica = self.replica
         role = replica.role
         if isinstance(role, Leader):
-            deadlines = self._leader_deadlines(role)  # it neither stands nor fetches
+            deadlines = conclusions.deadlines(replica, role)  # it neither stands nor fetches
         else:
             deadlines = [election.election_deadline(replica), fetcher.fetch_deadline(replica)]
         return min([at for at in deadlines if at is not None], default=None)
@@ -158,22 +159,6 @@ class RaftCore:
         return describe(self.replica)
 
     # -- inside -------------------------------------------------------------------------
-
-    def _leader_deadlines(self, role: Leader) -> list[int | None]:
-        replica, voters = self.replica, self.replica.log.voters
-        deadlines: list[int | None] = [fetch.until_ms for fetch in role.parked.values()]
-        deadlines.append(leadership.majority_lost_at(replica, role))
-        if not replica.has_stalled_disk:  # later a Fetch may find others that can lead
-            deadlines.append(replica.disk_stalls_at_ms)
-        deadlines += [
-            progress.begin_at_ms
-            for key, progress in role.progress.items()
-            if not (progress.begin_done or progress.begin_in_flight) and key in voters
-        ]
-        deadlines += [c.deadline_ms for c in role.changes if c.request_ids or c.appended is None]
-        deadlines += [wait.deadline_ms for wait in (role.upgrade, role.target) if wait]
-        deadlines.append(role.hand_over.until_ms if role.hand_over else None)
-        return deadlines
 
     def _dispatch(self, event: Event) -> None:
         replica = self.replica
@@ -374,41 +359,8 @@ class RaftCore:
             election.on_election_time(replica)
         role = replica.role
         if isinstance(role, Leader):
-            self._settle_leader(role)
+            conclusions.draw(replica, role)
         fetcher.fetch_if_due(replica)
         assert not isinstance(replica.role, Resigned | Unattached | Follower) or (  # noqa: S101
             replica.cluster_id is not None
         )
-
-    def _settle_leader(self, role: Leader) -> None:
-        replica = self.replica
-        lost_at = leadership.majority_lost_at(replica, role)
-        if lost_at is not None and lost_at <= replica.now_ms:
-            replica.fact("majority_lost")
-            leadership.resign(replica, role)
-            return
-        if leadership.others_can_lead_instead(replica, role):
-            replica.fact(
-                "leadership_resigned", reason="disk_stalled", durable_end=replica.log.durable_end
-            )
-            leadership.resign(replica, role)
-            return
-        leadership.after_progress(replica, role)
-        voter_changes.advance(replica, role)
-        if replica.role is not role:
-            return
-        raft_version.advance(replica, role)
-        reassignment.advance(replica, role)
-        leadership_transfer.advance(replica, role)
-        if replica.role is not role:
-            return
-        if (
-            replica.disk_low
-            and replica.now_ms >= role.hand_over_at_ms
-            and voter_changes.caught_up_voters(replica, role, replica.log.voters)
-        ):
-            replica.fact("leadership_resigned", reason="disk_low")
-            leadership.resign(replica, role)
-            return
-        leadership.tell_voters(replica, role)
-        leadership.answer_parked(replica, role)

@@ -75,7 +75,7 @@ def advance(replica: Replica, role: Leader) -> None:
         return
     pending.waiting_for = obstacle(replica, role, pending.version) or ""
     if not pending.waiting_for:
-        _append(replica, role, pending)
+        _append(replica, pending)
 
 
 def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
@@ -103,15 +103,13 @@ def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
     return None
 
 
-def _append(replica: Replica, role: Leader, pending: PendingUpgrade) -> None:
+def _append(replica: Replica, pending: PendingUpgrade) -> None:
     records: list[ControlRecord] = [RaftVersion(pending.version)]
     if not replica.log.raft_version:
         records.extend(AddVoter(voter) for voter in replica.log.voters.voters)
     pending.appended = replica.append_control(*records).base_offset
     pending.waiting_for = "a majority of the voters to commit it"
     replica.fact("raft_version_appended", raft_version=pending.version, offset=pending.appended)
-    leadership.after_progress(replica, role)
-    leadership.answer_parked(replica, role)
 
 
 def _give_up(replica: Replica, pending: PendingUpgrade) -> None:

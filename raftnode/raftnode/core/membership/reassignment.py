@@ -166,7 +166,6 @@ def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> N
             pending.appended = replica.append_control(record).base_offset
             pending.waiting_for = "a majority of the voters to commit it"
             replica.fact("target_appended", target=str(pending.target), offset=pending.appended)
-            leadership.answer_parked(replica, role)
 
 
 def _give_up(replica: Replica, pending: PendingTarget) -> None:
@@ -203,7 +202,6 @@ def _step(replica: Replica, role: Leader) -> str | None:
     if not coming and not going:
         replica.fact("reassignment_completed", voters=str(log.voters))
         replica.append_control(TargetVoters(()))
-        leadership.answer_parked(replica, role)
         return None
     if len(coming) >= len(going):
         return _first_that_may(replica, role, [_change(replica, "add", v) for v in coming])

@@ -270,8 +270,6 @@ def append(replica: Replica, role: Leader, change: PendingChange) -> None:
     role.soundings.clear()
     if change.kind == "add":
         role.progress[change.key].begin_done = False
-    leadership.tell_voters(replica, role)
-    leadership.answer_parked(replica, role)
 
 
 def _finish_committed(replica: Replica, role: Leader) -> None:

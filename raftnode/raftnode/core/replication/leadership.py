@@ -56,8 +56,6 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     for voter in log.voters:
         if voter != replica.key:
             role.progress[voter] = Progress()
-    tell_voters(replica, role)
-    after_progress(replica, role)
 
 
 # -- telling the voters (P12, P14) -----------------------------------------------
@@ -136,19 +134,15 @@ def handle_fetch(
     if _begins_with_snapshot(replica, position):
         snapshot = replica.log.snapshot
         replica.respond(request_id, _response(replica, role, ErrorCode.NONE, snapshot=snapshot))
-        after_progress(replica, role)
         return
     diverging = replica.log.diverges_at(position)
     if diverging is not None:
         replica.respond(request_id, _response(replica, role, ErrorCode.NONE, diverging=diverging))
-        after_progress(replica, role)
         return
     # S10: only what is durable there counts, and only where the logs agree.
     acknowledged = Offset(min(request.acknowledged_offset, request.fetch_offset))
     progress.fetched(acknowledged, replica.log.end, replica.now_ms)
     _park(replica, role, ParkedFetch(request_id, request, replica.now_ms + request.max_wait_ms))
-    after_progress(replica, role)
-    answer_parked(replica, role)
 
 
 def judge_epoch(replica: Replica, epoch: Epoch) -> ErrorCode:
@@ -350,7 +344,6 @@ def _complete_formation(replica: Replica, role: Leader) -> None:
         return
     if all(offset > log.voter_record.offset for offset in _acknowledged(replica, role)):
         replica.append_control(FormationCompleted())
-        answer_parked(replica, role)
 
 
 # -- clients -----------------------------------------------------------------------
@@ -390,7 +383,6 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     replica.append((Batch(base, last, role.epoch, event.data),))
     role.uncommitted.appended(replica.log.end, size)
     replica.emit(AppendAccepted(event.request_id, base, last, role.epoch))
-    answer_parked(replica, role)
 
 
 def handle_confirm(replica: Replica, event: ConfirmRequested) -> None:
@@ -406,12 +398,9 @@ def handle_confirm(replica: Replica, event: ConfirmRequested) -> None:
         replica.emit(Confirmed(event.request_id, replica.high_watermark))
         if read_lease.wants_round(replica, role):
             read_lease.begin_round(replica, role)
-            answer_parked(replica, role)
         return
     read_lease.begin_round(replica, role)
     role.confirmations.append(Confirmation(event.request_id, role.round_token, event.for_read))
-    answer_parked(replica, role)
-    answer_confirmations(replica, role)
 
 
 def answer_confirmations(replica: Replica, role: Leader) -> None:
@@ -484,7 +473,12 @@ def others_can_lead_instead(replica: Replica, role: Leader) -> bool:
 
 
 def resign(replica: Replica, role: Leader, preferred: ReplicaKey | None = None) -> None:
-    """Tell every voter once, best successor first, and lead no more in this epoch."""
+    """Tell every voter once, best successor first, and lead no more in this epoch.
+
+    The Fetches that wait are answered first: a follower then knows what is committed, also that
+    the leader removed itself.
+    """
+    answer_parked(replica, role)
     voters = [key for key in replica.log.voters if key != replica.key]
     ranked = sorted(voters, key=lambda key: (key != preferred, -_known_offset(role, key), key))
     for voter in voters:

@@ -40,7 +40,6 @@ def handle_fetch_snapshot(
             min(request.max_bytes, replica.config.fetch_max_bytes),
         )
     )
-    leadership.answer_confirmations(replica, role)
 
 
 def _response(

@@ -29,7 +29,8 @@ NOW_MS = 1_000_000
 """The time of every clock in all states: see `abstract_time`."""
 LATER_MS = NOW_MS * 1_000_000
 """The time of every deadline that is not due."""
-CONFIG = CoreConfig()
+CONFIG = CoreConfig(high_watermark_wait_ms=0)
+"""A high watermark that is held back is one whose answer is late, and any answer may be late."""
 
 UNHASHED = frozenset({"rng", "config", "effects", "now_ms"})
 """Fields of Replica that are the same in every state."""

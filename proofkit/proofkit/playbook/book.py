@@ -9,7 +9,7 @@ from typing import Any
 
 from proofkit.playbook.message import key_of, name_of
 from proofkit.playbook.seat import Seat
-from proofkit.playbook.table import Answer, Table
+from proofkit.playbook.table import AT_ONCE, Answer, Table
 from proofkit.simulator.disk import SimDisk
 from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
@@ -81,7 +81,7 @@ class Playbook(Table):
         watcher: Watcher | None = None,
     ) -> Playbook:
         """A quorum of `names`, formed and quiet, led by `leader` in epoch 1."""
-        book = cls(config or CoreConfig(), watcher=watcher)
+        book = cls(config or AT_ONCE, watcher=watcher)
         book.latch(*names, raft_version=raft_version)
         book.impatient(leader)
         book.settle()

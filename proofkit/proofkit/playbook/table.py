@@ -38,11 +38,15 @@ from raftnode.core.messages import Response
 Answer = AppendAccepted | Refused | VoterChangeCompleted | Confirmed | Done
 
 
+AT_ONCE = CoreConfig(high_watermark_wait_ms=0)
+"""Time stands still in most scenarios: a high watermark that waits for time would never come."""
+
+
 @dataclass(slots=True)
 class Table:
     """A few replicas; messages wait in `pending` until they are delivered or dropped."""
 
-    config: CoreConfig = field(default_factory=CoreConfig)
+    config: CoreConfig = AT_ONCE
     now_ms: int = 1000
     seats: dict[str, Seat] = field(default_factory=dict[str, Seat])
     pending: list[Message] = field(default_factory=list[Message])

@@ -17,6 +17,7 @@ from raftnode.core.effects import (
 from raftnode.core.events import (
     AddVoterRequested,
     AppendRequested,
+    CommitAwaited,
     ConfirmRequested,
     ReassignmentRequested,
     RemoveVoterRequested,
@@ -99,7 +100,14 @@ class Reader:
         for node in self.world.believed_leaders():
             begun.append(self._read_from(node, required))
             self._describe(node, self.world.administrator.completed_end)
+        self._wait_for_news()
         return begun
+
+    def _wait_for_news(self) -> None:
+        """Let a client of some node wait for the commit of what that node appends next."""
+        node = self.rng.choice(self.world.everybody)
+        if node.core is not None:
+            node.deliver(node.life, CommitAwaited(node.core.replica.log.end))
 
     def _read_from(self, node: SimNode, required: Offset) -> int:
         keyvalue, life = self.world.keyvalue, node.life

@@ -36,6 +36,9 @@ class CoreConfig:
     """How many Fetches a follower has under way. 1: the follower sends the next Fetch when the
     records of the last one are durable. More: it sends the next Fetch at once, and another when
     records became durable; answers that are not durable yet count too."""
+    high_watermark_wait_ms: int = 15
+    """How long a leader holds a new high watermark back, so that it goes with the next records; 0:
+    not at all. A follower with a client that waits for it gets it at once."""
     max_uncommitted_bytes: int = 64 << 20
     """How many bytes of clients' batches a leader appends ahead of its high watermark."""
     lease_clock_drift_percent: int = 0

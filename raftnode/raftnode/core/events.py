@@ -205,6 +205,16 @@ class RequestAbandoned:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitAwaited:
+    """A client waits here until the record at `offset` is committed; nothing is answered.
+
+    A follower then asks its leader not to hold the high watermark back.
+    """
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class LatchReceived:
     """The one-shot permission to form a quorum (S18-S20); answered by Done or Refused."""
 
@@ -257,6 +267,7 @@ Event = (
     | ConfirmRequested
     | ResignRequested
     | RequestAbandoned
+    | CommitAwaited
     | LatchReceived
     | ClusterJoined
     | DiskSpaceChanged

@@ -144,6 +144,8 @@ class FetchRequest:
     raft_version_max: int = 0
     """The newest raft.version that the fetcher's program knows (P56); 0: it says none."""
     promise_ms: int = 0
+    wants_high_watermark: bool = False
+    """A client of the fetcher waits for the next commit: the leader holds no news of it back."""
     blank: bool = False
     """The fetcher belongs to no cluster yet: it announces itself and fetches nothing (S5)."""
 

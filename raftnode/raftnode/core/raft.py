@@ -27,6 +27,7 @@ from raftnode.core.events import (
     AddVoterRequested,
     AppendRequested,
     ClusterJoined,
+    CommitAwaited,
     ConfirmRequested,
     DiskSpaceChanged,
     EndpointBound,
@@ -208,6 +209,8 @@ class RaftCore:
                 reassignment.abandon(replica, event.request_id)
                 if isinstance(replica.role, Leader):
                     leadership_transfer.abandon(replica.role, event.request_id)
+            case CommitAwaited():
+                fetcher.handle_commit_awaited(replica, event)
             case LatchReceived() | ClusterJoined():
                 self._join(event)
             case DiskSpaceChanged():

@@ -16,7 +16,7 @@ from raftnode.core.membership.pending_change import PendingChange, PendingTarget
 from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
 from raftnode.core.replication.progress import Progress
 from raftnode.core.replication.uncommitted import Uncommitted
-from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
+from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
 
 
 @dataclass(slots=True)
@@ -115,16 +115,24 @@ class Follower:
     """The newest of the leader's round tokens, echoed in the next Fetch (S11)."""
     caught_up_at_ms: int | None = None
     """When this log last reached the leader's high watermark; None: not yet."""
+    awaited: Offset = NO_OFFSET
+    """A client waits for the commit of the record at this offset."""
     fetching: Fetching = field(default_factory=Fetching)
 
 
 @dataclass(slots=True)
 class ParkedFetch:
-    """A Fetch that waits for records, a new high watermark or a round."""
+    """A Fetch that waits for records, a new high watermark or a round.
+
+    `until_ms` is when it is answered at the latest. A high watermark that its fetcher does not know
+    yet brings that forward, once.
+    """
 
     request_id: int
     request: FetchRequest
     until_ms: int
+    has_news: bool = False
+    """There is a high watermark that its fetcher does not know yet."""
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from raftnode.api.errors import refusal
@@ -35,12 +35,20 @@ class CommittedReads:
         log: has the records.
         applier: knows how far they are committed, and has the store.
         barrier: makes reads of the store linearizable.
+        on_wait: called with the offset that a client begins to wait for.
     """
 
-    def __init__(self, log: Log, applier: Applier, barrier: ReadBarrier) -> None:
+    def __init__(
+        self,
+        log: Log,
+        applier: Applier,
+        barrier: ReadBarrier,
+        on_wait: Callable[[Offset], None] = lambda _: None,
+    ) -> None:
         self.barrier = barrier
         self._log = log
         self._applier = applier
+        self._on_wait = on_wait
         self._reader = LogReader(log, "read", COLD_READS_MAX)
         self.turns = Turns()
         """The turns of the whole node: code that makes an answer from records takes a turn, too."""
@@ -52,7 +60,7 @@ class CommittedReads:
 
     async def wait_readable(self, offset: Offset, *, max_wait_ms: int) -> None:
         """Wait until there is a committed record at the offset, or for so long."""
-        await self._applier.wait_applicable(offset, timeout_ms=max_wait_ms)
+        await self._wait(offset, max_wait_ms)
 
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records; at the end of the log, wait for new ones.
@@ -62,7 +70,7 @@ class CommittedReads:
         """
         if offset < self._log.start_offset:
             raise _trimmed(offset, self._log.start_offset)
-        end = await self._applier.wait_applicable(offset, timeout_ms=max_wait_ms)
+        end = await self._wait(offset, max_wait_ms)
         try:
             data = b""
             if offset < end:
@@ -75,6 +83,11 @@ class CommittedReads:
         return CommittedRecords(
             records, following, self._applier.high_watermark, self._log.start_offset
         )
+
+    async def _wait(self, offset: Offset, max_wait_ms: int) -> Offset:
+        if max_wait_ms and self._applier.applicable <= offset:
+            self._on_wait(offset)
+        return await self._applier.wait_applicable(offset, timeout_ms=max_wait_ms)
 
     def close(self) -> None:
         """Begin no further read and wait for the reads under way; blocks."""

@@ -305,7 +305,9 @@ def _route(
 
 def _request_body(request: Request, cluster_id: str | None, *, compact: bool) -> kafka.Body:
     if compact and isinstance(request, FetchRequest):
-        return kafka.Body(compact_fetch.encode_request(request))
+        return kafka.Body(
+            compact_fetch.encode_request(request), compact_fetch.extensions_of(request)
+        )
     return _carried(lambda: _kafka_request(request, cluster_id))
 
 

@@ -70,6 +70,11 @@ def encode_request(request: FetchRequest) -> bytes:
     return data if endpoint is None else data + encode_endpoint(endpoint)
 
 
+def extensions_of(request: FetchRequest) -> dict[int, bytes]:
+    """The fields that the envelope carries; mostly none."""
+    return {ext.WANTS_HIGH_WATERMARK: b""} if request.wants_high_watermark else {}
+
+
 def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
     """Decode; the replica is the sender."""
     (
@@ -112,6 +117,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         endpoint=read_endpoint(reader) if flags & FLAG_ENDPOINT else None,
         raft_version_max=raft_version_max,
         promise_ms=promise_ms,
+        wants_high_watermark=ext.WANTS_HIGH_WATERMARK in envelope.extensions,
         blank=envelope.cluster_id is None,
     )
 

@@ -38,6 +38,9 @@ PROMISE_MS = 23
 JOIN_CLUSTER = 24
 """UTF-8, Fetch response: the cluster that a blank fetcher is to join (S5)."""
 
+WANTS_HIGH_WATERMARK = 25
+"""No bytes, Fetch request: the leader is not to hold the next high watermark back."""
+
 _CLUSTER_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """As in the API: without characters that have a meaning in `meta.properties`."""
 

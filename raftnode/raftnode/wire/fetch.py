@@ -77,6 +77,8 @@ def encode_request(request: FetchRequest, cluster_id: str | None) -> kafka.Body:
         extensions[ext.RAFT_VERSION_MAX] = ext.int16(request.raft_version_max)
     if request.promise_ms:
         extensions[ext.PROMISE_MS] = ext.int64(request.promise_ms)
+    if request.wants_high_watermark:
+        extensions[ext.WANTS_HIGH_WATERMARK] = b""
     if request.endpoint is not None:
         extensions[ext.ENDPOINT] = ext.endpoint(request.endpoint)
     return kafka.Body(_write_request(message), extensions)
@@ -130,6 +132,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         endpoint=ext.read_optional_endpoint(extensions, ext.ENDPOINT),
         raft_version_max=max(ext.read_int16(extensions, ext.RAFT_VERSION_MAX) or 0, 0),
         promise_ms=ext.read_optional_int64(extensions, ext.PROMISE_MS, minimum=0) or 0,
+        wants_high_watermark=ext.WANTS_HIGH_WATERMARK in extensions,
         blank=envelope.cluster_id is None,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from raftnode.core.effects import HaltReason
 from raftnode.core.elections import epoch_rules
-from raftnode.core.events import SnapshotPieceStored, SnapshotRefused
+from raftnode.core.events import CommitAwaited, SnapshotPieceStored, SnapshotRefused
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -109,8 +109,22 @@ def _next_fetch(replica: Replica) -> FetchRequest:
         endpoint=replica.endpoint,
         raft_version_max=RAFT_VERSION,
         promise_ms=replica.config.promise_ms,
+        wants_high_watermark=_is_awaited(replica),
         blank=isinstance(replica.role, Blank),
     )
+
+
+def _is_awaited(replica: Replica) -> bool:
+    role = replica.role
+    return isinstance(role, Follower) and role.awaited >= replica.high_watermark
+
+
+def handle_commit_awaited(replica: Replica, event: CommitAwaited) -> None:
+    """Note what a client waits for; the Fetches from now on say so until it is committed."""
+    role = replica.role
+    if isinstance(role, Follower):
+        # No client may keep the leader from holding back for ever.
+        role.awaited = max(role.awaited, min(event.offset, replica.log.end))
 
 
 def _fetch_target(replica: Replica) -> ReplicaKey | None:

@@ -247,15 +247,14 @@ def _park(replica: Replica, role: Leader, fetch: ParkedFetch) -> None:
 
 
 def answer_parked(replica: Replica, role: Leader) -> None:
-    """Answer every waiting Fetch for which there are records, a new high watermark or a round."""
+    """Answer every waiting Fetch for which there are records, a round, or no more time.
+
+    A new high watermark alone waits a little for the next records, which bring it along: without
+    it a follower shows less, but all that depends on durability stays as it is.
+    """
     for key, fetch in list(role.parked.items()):
         request = fetch.request
-        news = (
-            replica.log.end > request.fetch_offset
-            or replica.high_watermark > request.high_watermark
-            or role.round_token > request.round_token
-        )
-        if news or fetch.until_ms <= replica.now_ms:
+        if _brings_more(replica, role, request) or _hears_now(replica, fetch):
             del role.parked[key]
             replica.emit(
                 ServeFetch(
@@ -266,6 +265,22 @@ def answer_parked(replica: Replica, role: Leader) -> None:
                     key,
                 )
             )
+
+
+def _brings_more(replica: Replica, role: Leader, request: FetchRequest) -> bool:
+    return replica.log.end > request.fetch_offset or role.round_token > request.round_token
+
+
+def _hears_now(replica: Replica, fetch: ParkedFetch) -> bool:
+    """Whether a Fetch without records or a round is answered all the same."""
+    request, wait_ms = fetch.request, replica.config.high_watermark_wait_ms
+    if replica.high_watermark > request.high_watermark and not fetch.has_news:
+        fetch.has_news = True
+        patient = wait_ms and not request.wants_high_watermark
+        fetch.until_ms = (
+            min(fetch.until_ms, replica.now_ms + wait_ms) if patient else replica.now_ms
+        )
+    return fetch.until_ms <= replica.now_ms
 
 
 def _membership(replica: Replica, key: ReplicaKey, request: FetchRequest) -> ErrorCode:
@@ -478,6 +493,9 @@ def resign(replica: Replica, role: Leader, preferred: ReplicaKey | None = None) 
     The Fetches that wait are answered first: a follower then knows what is committed, also that
     the leader removed itself.
     """
+    for fetch in role.parked.values():
+        if replica.high_watermark > fetch.request.high_watermark:
+            fetch.until_ms = replica.now_ms
     answer_parked(replica, role)
     voters = [key for key in replica.log.voters if key != replica.key]
     ranked = sorted(voters, key=lambda key: (key != preferred, -_known_offset(role, key), key))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftnode.api.errors import not_leader
-from raftnode.core.roles import Leader
+from raftnode.core.events import CommitAwaited
+from raftnode.core.roles import Follower, Leader
 from raftnode.core.types import Offset
 from raftnode.runtime.builders.base import Base
 from raftnode.runtime.committed_reads import CommittedReads
@@ -70,6 +71,11 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
         return await inquiries.confirm(timeout_ms, for_read=True)
 
     barrier = ReadBarrier(confirm_read, applier, base.tasks)
-    committed_reads = CommittedReads(base.log, applier, barrier)
+
+    def on_wait(offset: Offset) -> None:
+        if isinstance(replica.role, Follower):
+            post(CommitAwaited(offset))
+
+    committed_reads = CommittedReads(base.log, applier, barrier, on_wait)
     cold_reads = ColdReads(base.log, replica.may_be_voter, base.fail)
     return Writes(flusher, inquiries, appends, applier, committed_reads, cold_reads)

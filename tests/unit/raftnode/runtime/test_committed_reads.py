@@ -42,6 +42,20 @@ async def test_a_read_waits_for_news_and_returns_it(reads, applier, storage):
     assert (found.next_offset, found.high_watermark, found.log_start_offset) == (1, 1, 0)
 
 
+async def test_only_a_read_that_has_to_wait_says_that_it_waits(applier, storage):
+    waited = []
+    reads = CommittedReads(storage.log, applier, barrier=None, on_wait=waited.append)
+    await reads.read(Offset(0), max_bytes=1000, max_wait_ms=0)
+    await reads.read(Offset(0), max_bytes=1000, max_wait_ms=1)
+    await reads.wait_readable(Offset(0), max_wait_ms=1)
+    assert waited == [0, 0]
+    storage.append(b"news")
+    applier.committed(Offset(1), Offset(1))
+    await reads.read(Offset(0), max_bytes=1000, max_wait_ms=LONG_MS)
+    await reads.wait_readable(Offset(0), max_wait_ms=LONG_MS)
+    assert waited == [0, 0]
+
+
 async def test_a_read_without_news_comes_back_empty_in_time(reads):
     found = await reads.read(Offset(0), max_bytes=1000, max_wait_ms=1)
     assert found.records == ()

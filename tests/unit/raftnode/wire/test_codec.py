@@ -196,6 +196,7 @@ FETCH = FetchRequest(
     max_wait_ms=500,
     endpoint=Endpoint("a.example", 9000),
 )
+AWAITED = replace(FETCH, wants_high_watermark=True)
 VOTE = VoteRequest(Epoch(4), A, B, LogPosition(Epoch(3), Offset(10)), pre_vote=True)
 BEGIN = BeginQuorumEpochRequest(Epoch(4), A, B, Endpoint("a.example", 9000))
 END = EndQuorumEpochRequest(Epoch(4), A, B, (B, A))
@@ -225,8 +226,9 @@ PIECED = FetchSnapshotResponse(
 )
 SAMPLES = (
     request_bytes(FETCH, compact=False),
+    request_bytes(AWAITED, compact=False),
     response_bytes(FETCHED, compact=False),
-    *(request_bytes(request) for request in (FETCH, VOTE, BEGIN, END, PIECE)),
+    *(request_bytes(request) for request in (FETCH, AWAITED, VOTE, BEGIN, END, PIECE)),
     *(
         response_bytes(response)
         for response in (
@@ -355,7 +357,7 @@ def test_voters_requests_without_a_receiver_are_refused(request_: Request) -> No
 
 
 @pytest.mark.rule("S28")
-@pytest.mark.parametrize("request_", [FETCH, VOTE, BEGIN, END, PIECE])
+@pytest.mark.parametrize("request_", [FETCH, AWAITED, VOTE, BEGIN, END, PIECE])
 def test_sender_in_body_and_envelope_must_be_the_same(request_: Request) -> None:
     envelope, body = decode_envelope(request_bytes(request_, compact=False))
     other = ReplicaKey(NodeId(9), uuid.UUID(int=9))

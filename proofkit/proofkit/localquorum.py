@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from proofkit import faultynode, tracednode
+from proofkit import countednode, faultynode, tracednode
 from proofkit.faultynode import NodeFaults
 from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import ADMIN, QuorumSecurity
@@ -119,6 +119,13 @@ class LocalNode:
         path = self.directory.with_suffix(".trace")
         self.command = tracednode.COMMAND
         self.environment[tracednode.FILE] = str(path)
+        return path
+
+    def make_counted(self) -> Path:
+        """Let its next starts count what they do; returns the file of `countednode.Counts`."""
+        path = self.directory.with_suffix(".counts")
+        self.command = countednode.COMMAND
+        self.environment[countednode.FILE] = str(path)
         return path
 
     def start(self) -> None:

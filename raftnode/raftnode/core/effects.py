@@ -2,7 +2,8 @@
 
 The caller's duties:
 
-1. Carry effects out in their order.
+1. Carry effects out in their order. Messages to peers may leave later than effects that follow
+   them, but before a barrier is begun, and none leaves once anything has failed.
 2. `PersistQuorumState`, `PersistLatch`, `PersistClusterId` and `ProveDisk` are durable
    (fsynced) before any later effect is begun. If that fails the process ends (never retries).
 3. `AppendBatches` and `TruncateLog` are visible to reads before any later effect; a

@@ -127,6 +127,7 @@ class Driver:
         """What is left to send to peers."""
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
         self._dead = False
+        self._in_turn = False
         self._turns: TurnSchedule[Barrier] | None = None
 
     @property
@@ -142,13 +143,16 @@ class Driver:
     def post(self, event: Event) -> None:
         """Queue an event; from the loop's thread."""
         self._events.append(event)
-        if self._turns is not None:
-            self._turns.want()
+        self._want_turn()
 
     def begin_with(self, event: Event) -> None:
         """Queue an event before all that wait: peers may have asked something already."""
         self._events.appendleft(event)
-        if self._turns is not None:
+        self._want_turn()
+
+    def _want_turn(self) -> None:
+        # A turn sees at its end whether events are left.
+        if self._turns is not None and not self._in_turn:
             self._turns.want()
 
     async def run(self, parts: Parts) -> None:
@@ -173,21 +177,27 @@ class Driver:
 
     def _turn(self, parts: Parts) -> Barrier | None:
         """Handle the events that wait, up to the first barrier; return it."""
+        self._in_turn = True
         try:
-            if not (self._events or self._event) and not self._add_time(parts.core):
-                return None
-            barrier = self._handle(parts)
-            if self._dead:
-                return None
-            outgoing, self._outgoing = self._outgoing, []
-            for send in outgoing:
-                send()
-            if barrier is None:
-                self._on_changed()
-                self._plan_next_turn(parts.core)
+            if self._events or self._event or self._add_time(parts.core):
+                return self._handle_and_send(parts)
         except Exception:
             self._dead = True
             raise
+        finally:
+            self._in_turn = False
+        return None
+
+    def _handle_and_send(self, parts: Parts) -> Barrier | None:
+        barrier = self._handle(parts)
+        if self._dead:
+            return None
+        outgoing, self._outgoing = self._outgoing, []
+        for send in outgoing:
+            send()
+        if barrier is None:
+            self._on_changed()
+            self._plan_next_turn(parts.core)
         return barrier
 
     def _add_time(self, core: RaftCore) -> bool:

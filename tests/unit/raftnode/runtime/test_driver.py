@@ -258,6 +258,50 @@ async def test_a_driver_that_dies_in_the_middle_of_an_event_does_not_finish_it(
     assert bench.post.sent == []
 
 
+@pytest.mark.without(
+    "runtime.driver:Driver._handle_and_send",
+    "outgoing, self._outgoing = self._outgoing, []",
+    "outgoing = [] if barrier else self._outgoing",
+)
+async def test_what_is_sent_leaves_before_a_barrier_that_follows(bench, replica_key):
+    """A disk that hangs must not keep what came before it."""
+    before = bench.directory.quorum_state.epoch
+    state = QuorumState(Epoch(4), None, replica_key)
+    await bench.play(SendResponse(7, VOTE), PersistQuorumState(state), SendResponse(8, VOTE))
+    assert bench.post.sent == [(7, VOTE), (8, VOTE)]
+    assert bench.post.epochs_on_disk == [before, 4]
+
+
+async def test_the_events_that_wait_are_one_turn_in_which_clients_hear_before_peers(bench):
+    await bench.play()
+    heard = []
+    bench.post.respond = lambda request_id, _: heard.append(request_id)
+    bench.appends.submit([RECORD], heard.append)
+    bench.core.script += [
+        [AppendAccepted(1, Offset(0), Offset(0), Epoch(4))],
+        [SendResponse(7, VOTE)],
+        [HighWatermarkAdvanced(Offset(1), Offset(0))],
+    ]
+    bench.appends.pump()
+    for _ in range(2):
+        bench.driver.post(ConfirmRequested(1, False))
+    turns = bench.turns
+    await bench._turn_or_end()
+    assert bench.turns == turns + 1
+    outcome, answer = heard
+    assert (outcome.base_offset, answer) == (0, 7)
+
+
+async def test_a_turn_that_fails_sends_nothing(bench):
+    bench.core.script += [[SendResponse(7, VOTE)], [Halt(HaltReason.FENCED_STORAGE, "because")]]
+    for _ in range(2):
+        bench.driver.post(ConfirmRequested(1, False))
+    with pytest.raises(StorageStaleError):
+        await bench.task
+    assert bench.driver.dead
+    assert bench.post.sent == []
+
+
 async def test_a_dead_driver_handles_no_event(bench):
     bench.driver.die()
     bench.driver.post(ConfirmRequested(1, False))

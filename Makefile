@@ -287,6 +287,9 @@ bench-install: $(READY) ## Measure a snapshot of MIB=n that a blank node fetches
 bench-amplification: $(READY) ## Measure how much a node writes to its disk for each byte of its clients
 	@$(BIN)/python tools/bench_amplification.py
 
+bench-memory: $(READY) ## Measure the memory of a node at rest and the IMPORTS=n that take most
+	@$(BIN)/python tools/bench_memory.py $(if $(IMPORTS),--imports $(IMPORTS))
+
 bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" the logs' sizes, WORK="export audit", CORES="1 2", MEMORY="1g 512m", PLANTED=n damages
 	@$(BIN)/python tools/bench_spark.py $(if $(MB),--mb "$(MB)") $(if $(WORK),--jobs "$(WORK)") $(if $(PLANTED),--planted $(PLANTED)) $(if $(CORES),--cores "$(CORES)") $(if $(MEMORY),--memory "$(MEMORY)")
 
@@ -310,4 +313,4 @@ audit: $(SUPPLY_READY) ## Check the locks for known vulnerabilities (REQUIRED=1:
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: audit dockerfile sbom bench bench-amplification bench-install bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes spec t test unit venv workflows
+.PHONY: audit dockerfile sbom bench bench-amplification bench-install bench-memory bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes spec t test unit venv workflows

@@ -15,6 +15,7 @@ store of `statemachine`.
 - `limits`: what clients may use of a node, so that a flood takes nothing from the quorum;
 - `statemachine`: the key-value store;
 - `cli`, `commands`, `settings`: the program `raftnode` and the settings of a node;
+- `plain_start`: the start of a node without the command line's libraries;
 - `errors`, `hosts`, `log_limit`, `deadline_timer`, `credential_flags`, `flag_groups`,
   `program_version`: what several of them share.
 """

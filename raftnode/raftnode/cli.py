@@ -1,17 +1,17 @@
 """The `raftnode` program: its command tree. Only the commands that are asked for are imported.
 
-The commands themselves are in `raftnode.commands`.
+The commands themselves are in `raftnode.commands`. `raftnode run` imports no command line at all
+where `plain_start` can read its arguments.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import typer
-
-from raftnode.program_version import version_line, version_option
+if TYPE_CHECKING:
+    import typer
 
 PROGRAM = "raftnode"
 GROUPS = {
@@ -28,6 +28,10 @@ RUN = "run"
 
 def make_app(only: str | None = None) -> typer.Typer:
     """Make the command tree; with `only`, just that command or group is imported."""
+    import typer  # noqa: PLC0415 - a node keeps in memory what its process has imported
+
+    from raftnode.program_version import version_option  # noqa: PLC0415 - it imports typer
+
     app = typer.Typer(
         name=PROGRAM,
         no_args_is_help=True,
@@ -52,10 +56,16 @@ def main() -> None:
     # start on a developer's machine, and a node makes no examples.
     cast("dict[str, object]", sys.modules).setdefault("hypothesis", None)
     arguments = sys.argv[1:]
-    if arguments == ["--version"]:
-        typer.echo(version_line(PROGRAM))
-        return
     first = arguments[0] if arguments else None
+    if first == RUN:
+        plain_start = importlib.import_module("raftnode.plain_start")
+        options = plain_start.plain_options(arguments[1:])
+        if options is not None:
+            sys.exit(int(plain_start.run_plainly(options)))
+    if arguments == ["--version"]:
+        program_version = importlib.import_module("raftnode.program_version")
+        sys.stdout.write(f"{program_version.version_line(PROGRAM)}\n")
+        return
     make_app(first if first in {*GROUPS, RUN} else None)(args=arguments, prog_name=PROGRAM)
 
 

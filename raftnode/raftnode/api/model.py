@@ -91,7 +91,10 @@ Role = Literal[
 class ApiModel(BaseModel):
     """An unknown field in a request is an error; the client skips those in an answer."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    # A node holds the validators of those models alone that it uses.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True
+    )
 
 
 class Replica(ApiModel):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
 from raftnode.commands.output import reporting
-from raftnode.errors import ExitCode
-from raftnode.settings import NodeSettings, load_settings
+from raftnode.plain_start import CONFIG, run_node
+from raftnode.settings import NodeSettings
 
 HELP = """Run the node until SIGTERM, or until a fault stops it.
 
@@ -26,11 +25,8 @@ def make_command() -> Callable[..., None]:
 
     def run(*, config: Path | None = None, **flags: str | None) -> None:
         with reporting():
-            settings = load_settings(flags, file=config)
-            # By name: the runtime needs the node's extra, which `--help` must not.
-            server = importlib.import_module("raftnode.runtime.server")
-            start = cast("Callable[[NodeSettings], ExitCode]", server.run)
-            raise typer.Exit(int(start(settings)))
+            code = run_node({**flags, CONFIG: None if config is None else str(config)})
+            raise typer.Exit(int(code))
 
     annotations: dict[str, object] = {
         "config": Annotated[

@@ -7,13 +7,11 @@ import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
 from raftnode.settings.checks import WILDCARDS, cross_checks
-from raftnode.settings.names import ENV_PREFIX
 from raftnode.settings.values import VoterAddress, each_once
 
 _DAY_MS = 86_400_000
@@ -44,20 +42,16 @@ def _voters(value: object) -> object:
 
 EndpointSetting = Annotated[Endpoint, BeforeValidator(_endpoint)]
 ListenSetting = Annotated[Endpoint, BeforeValidator(_listen)]
-EndpointsSetting = Annotated[tuple[Endpoint, ...], NoDecode, BeforeValidator(_endpoints)]
+EndpointsSetting = Annotated[tuple[Endpoint, ...], BeforeValidator(_endpoints)]
 TlsMode = Literal["disabled", "permissive", "required"]
-VotersSetting = Annotated[tuple[VoterAddress, ...], NoDecode, BeforeValidator(_voters)]
+VotersSetting = Annotated[tuple[VoterAddress, ...], BeforeValidator(_voters)]
 
 
-class NodeSettings(BaseSettings):
-    """All settings of one node."""
+class NodeSettings(BaseModel):
+    """All settings of one node; `sources` collects their values."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        extra="forbid",
-        frozen=True,
-        populate_by_name=True,
-        enable_decoding=False,
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, validate_default=True
     )
 
     # Who it is.

@@ -66,6 +66,11 @@ def is_service_link(variable: str, environment: Collection[str]) -> bool:
     return any(variable.startswith((f"{name}_SERVICE_", f"{name}_PORT")) for name in services)
 
 
+def variables_of(field: str) -> tuple[str, ...]:
+    """The variables that a setting is taken from, the strongest first."""
+    return (f"{ENV_PREFIX}{field}".upper(), *OTHER_VARIABLES.get(field, ()))
+
+
 def names_of(field: str) -> tuple[str, ...]:
     """Every name that a setting is understood by, its own first."""
     own = (field, f"{ENV_PREFIX}{field}".upper(), field.replace("_", "."))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource
 
 from raftnode.errors import ConfigurationError
 from raftnode.settings.model import NodeSettings
-from raftnode.settings.names import ENV_PREFIX, is_of_commands, is_service_link, names_of
+from raftnode.settings.names import (
+    ENV_PREFIX,
+    is_of_commands,
+    is_service_link,
+    names_of,
+    variables_of,
+)
 
 
 def load_settings(
@@ -32,9 +36,7 @@ def load_settings(
     """
     values: dict[str, object] = read_properties(file) if file is not None else {}
     _refuse_unknown(os.environ)
-    environment = EnvSettingsSource(NodeSettings)()
-    for name, value in environment.items():
-        values[_field_of(name) or name] = value
+    values |= _from_environment(os.environ)
     values |= {name: value for name, value in (flags or {}).items() if value is not None}
     try:
         return NodeSettings.model_validate(values)
@@ -109,6 +111,17 @@ def read_properties(file: Path) -> dict[str, object]:
     return values
 
 
+def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    """The settings of the environment; the case of a variable's name does not matter."""
+    variables = {name.upper(): value for name, value in environment.items()}
+    values: dict[str, object] = {}
+    for field in NodeSettings.model_fields:
+        name = next(filter(variables.__contains__, variables_of(field)), None)
+        if name is not None:
+            values[field] = variables[name]
+    return values
+
+
 def _refuse_unknown(environment: Collection[str]) -> None:
     for name in sorted(environment):
         variable = name.upper()
@@ -126,6 +139,8 @@ def _field_of(name: str) -> str | None:
 
 
 def _hint(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - for a start that fails alone
+
     # The prefix that all variables share would make any two of them look alike.
     known = {
         other.removeprefix(ENV_PREFIX): other

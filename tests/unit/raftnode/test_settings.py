@@ -109,6 +109,18 @@ def test_environment_lists_and_other_names(monkeypatch: pytest.MonkeyPatch):
     assert settings.bootstrap_servers == (Endpoint("a", 1), Endpoint("b", 2))
     assert settings.hosts_file == Path("/etc/quorum-hosts")
     assert settings.termination_path == Path("/tmp/why")
+    # The node's own variable is stronger, and the case of a name does not matter.
+    monkeypatch.setenv("raftnode_hosts_file", "/etc/own-hosts")
+    assert load_settings(NEEDED).hosts_file == Path("/etc/own-hosts")
+
+
+@pytest.mark.without("settings.sources:load_settings", "_from_environment(os.environ)", "{}")
+def test_only_a_nodes_start_reads_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAFTNODE_FETCH_TIMEOUT_MS", "4000")
+    monkeypatch.setenv("HOSTS_FILE", "/etc/of-another-program")
+    assert load_settings(NEEDED).fetch_timeout_ms == 4000
+    assert load_settings(NEEDED).hosts_file is None
+    assert NodeSettings.model_validate(NEEDED).fetch_timeout_ms == 2000
 
 
 @pytest.mark.parametrize(

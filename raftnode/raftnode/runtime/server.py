@@ -193,6 +193,7 @@ class Node:
                 segment_bytes=settings.segment_bytes,
                 segment_ms=settings.segment_ms,
                 preallocate=settings.log_preallocate,
+                recent_bytes=settings.recent_batches_bytes,
                 # A reservation then never makes a disk low (S30).
                 free_bytes_kept=2 * settings.disk_reserve_bytes,
                 on_not_reserved=lambda reason: _log.warning("log_not_preallocated", reason=reason),

@@ -292,6 +292,15 @@ class NodeSettings(BaseModel):
         "fsync faster, and the leader refuses writes before the disk is full in either "
         "case.",
     )
+    recent_batches_bytes: int = Field(
+        default=4 << 20,
+        ge=0,
+        le=1 << 30,
+        description="Bytes of memory for the newest batches of the log. Fetches of followers that "
+        "keep up, reads of the newest records and the key-value store take them from there, "
+        "without reading the disk. More helps followers that are further behind. 0: every "
+        "read is from the disk, or from the system's page cache.",
+    )
 
     # Snapshots.
     max_record_bytes_between_snapshots: int = Field(

@@ -15,12 +15,15 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from raftnode.core.types import FIRST_OFFSET, Epoch, Offset
 from raftnode.statemachine.errors import OffsetGapError
 from raftnode.statemachine.frozen_map import FreezableMap
 from raftnode.statemachine.sharded_map import SpreadMap
+
+if TYPE_CHECKING:
+    from raftnode.logformat.batch import LogRecord
 
 _ORIGIN = struct.Struct(">qi")
 _RUN_KEYS = 4096
@@ -94,12 +97,11 @@ class KeyValueStore:
         for key, entry in entries:
             if store._entries.put(key, _packed(entry)) is not None:
                 raise ValueError(f"key {key!r} occurs twice")
-            store._digest += _entry_digest(key, entry)
+            store._digest += _entry_digest(key, entry.value, entry.offset, entry.epoch)
             store._size_bytes += len(key) + len(entry.value)
             keys.append(key)
         keys.sort()  # a snapshot's are in order: a look at each
         store._order = tuple(keys)
-        store._digest %= _DIGEST_MODULUS
         store._next_offset = next_offset
         return store
 
@@ -129,8 +131,29 @@ class KeyValueStore:
         """
         if not self._advance(offset, offset):
             return False
-        if key is None:
-            return True
+        if key is not None:
+            self._write(key, value, offset, epoch)
+        return True
+
+    def apply_all(self, records: Iterable[LogRecord]) -> None:
+        """Apply consecutive committed records, control records among them, in one go.
+
+        Records that were applied before are left out.
+
+        Raises:
+            OffsetGapError: an offset is not the next one; the records before it are applied.
+        """
+        for record in records:
+            offset, key = record.offset, record.key
+            if offset == self._next_offset:
+                self._next_offset = Offset(offset + 1)
+            elif not self._advance(offset, offset):
+                continue
+            if key is not None and not record.is_control:
+                self._write(key, record.value, offset, record.epoch)
+
+    def _write(self, key: bytes, value: bytes | None, offset: Offset, epoch: Epoch) -> None:
+        """Put or delete a key; it makes no `Entry`, which would only be packed."""
         if value is None:
             old = self._entries.remove(key)
             if old is not None:
@@ -139,18 +162,15 @@ class KeyValueStore:
                 else:
                     self._removed.put(key, None)
         else:
-            entry = Entry(value, offset, epoch)
-            old = self._entries.put(key, _packed(entry))
-            self._digest += _entry_digest(key, entry)
+            old = self._entries.put(key, _ORIGIN.pack(offset, epoch) + value)
+            self._digest += _entry_digest(key, value, offset, epoch)
             self._size_bytes += len(key) + len(value)
             if old is None:
                 self._added.put(key, None)
         if old is not None:
-            before = _unpacked(old)
-            self._digest -= _entry_digest(key, before)
-            self._size_bytes -= len(key) + len(before.value)
-        self._digest %= _DIGEST_MODULUS
-        return True
+            before = memoryview(old)[_ORIGIN.size :]
+            self._digest -= _entry_digest(key, before, *_ORIGIN.unpack_from(old))
+            self._size_bytes -= len(key) + len(before)
 
     def skip(self, base_offset: Offset, last_offset: Offset) -> bool:
         """Skip offsets that hold nothing for the store: a control batch.
@@ -232,7 +252,8 @@ class KeyValueStore:
         The digest is a sum over the entries, so that reading it after each record costs O(1).
         It finds replicas that differ by accident, not forgeries.
         """
-        state = f"{self._next_offset}:{len(self._entries)}:{self._digest:032x}"
+        digest = self._digest % _DIGEST_MODULUS
+        state = f"{self._next_offset}:{len(self._entries)}:{digest:032x}"
         return hashlib.blake2b(state.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
     def _advance(self, base_offset: Offset, last_offset: Offset) -> bool:
@@ -280,10 +301,9 @@ def _unpacked(packed: bytes) -> Entry:
     return Entry(packed[_ORIGIN.size :], Offset(offset), Epoch(epoch))
 
 
-def _entry_digest(key: bytes, entry: Entry) -> int:
+def _entry_digest(key: bytes, value: bytes | memoryview, offset: int, epoch: int) -> int:
     digest = hashlib.blake2b(
-        b"%d:%d:%d:" % (entry.offset, entry.epoch, len(key)), digest_size=_DIGEST_BYTES
+        b"%d:%d:%d:%b" % (offset, epoch, len(key), key), digest_size=_DIGEST_BYTES
     )
-    digest.update(key)
-    digest.update(entry.value)
+    digest.update(value)
     return int.from_bytes(digest.digest(), "big")

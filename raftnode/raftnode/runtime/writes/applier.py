@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from itertools import islice
 
 from raftnode.core.types import FIRST_OFFSET, Offset
 from raftnode.logformat.batch import iter_records
@@ -72,13 +73,11 @@ class Applier:
             return  # another state was put in place while this waited
         data = await self._reader.read(start, _CHUNK_BYTES, self.applicable)
         self._in_batch = True
-        for number, record in enumerate(iter_records(data), start=1):
-            if record.is_control:
-                self.kv.skip(record.offset, record.offset)
-            else:
-                self.kv.apply(record.offset, record.key, record.value, epoch=record.epoch)
-            self.last_timestamp_ms = record.timestamp_ms
-            if number % _TURN_RECORDS == 0:
+        records = iter_records(data)
+        while turn := tuple(islice(records, _TURN_RECORDS)):
+            self.kv.apply_all(turn)
+            self.last_timestamp_ms = turn[-1].timestamp_ms
+            if len(turn) == _TURN_RECORDS:
                 await asyncio.sleep(0)
         self._in_batch = False
         self.applied_bytes += len(data)

@@ -89,7 +89,7 @@ class Log:
             settings.on_not_reserved,
         )
         self._generation = 0
-        self._recent = RecentBatches()
+        self._recent = RecentBatches(settings.recent_bytes)
         self._dropped: list[Segment] = []
         """Segments removed but open until their last reader has gone, or the log is closed."""
         self._take_over(recovered)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from raftnode.storage.log.recent_batches import RECENT_BYTES
+
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -31,6 +33,9 @@ class LogSettings:
     on_not_reserved: Callable[[str], None] = lambda _: None
     """Called with the reason why no room is reserved: once, and again only if there was room in
     between."""
+
+    recent_bytes: int = RECENT_BYTES
+    """How much memory the newest batches take, from which reads are answered; 0: none is held."""
 
     now_ms: Callable[[], int] = _now_ms
     """Time stamped on the control batches that this leader makes."""

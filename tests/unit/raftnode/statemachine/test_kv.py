@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftnode.core.types import Epoch, Offset
+from raftnode.logformat.batch import LogRecord
 from raftnode.statemachine.errors import OffsetGapError
 from raftnode.statemachine.kv import Entry, KeyValueStore
 
@@ -110,6 +111,43 @@ def test_store_agrees_with_a_plain_dict_at_every_offset(
     found = {key: store.get(key) for key in store.scan()}
     assert {key: entry.value for key, entry in found.items() if entry is not None} == model
     assert store.state_hash() == other.state_hash()
+
+
+@pytest.mark.without("statemachine.kv:KeyValueStore.apply_all", "and not record.is_control", "")
+@pytest.mark.without("statemachine.kv:KeyValueStore.apply_all", "continue", "pass")
+@given(records=RECORDS, cuts=st.sets(st.integers(0, 60)))
+def test_records_applied_by_the_batch_give_the_state_of_one_after_another(
+    records: list[tuple[bytes | None, bytes | None, bool]], cuts: set[int]
+):
+    run = [
+        LogRecord(Offset(offset), Epoch(1), 5, key, value, (), None, is_control)
+        for offset, (key, value, is_control) in enumerate(records)
+    ]
+    single, batched = KeyValueStore(), KeyValueStore()
+    for record in run:
+        if record.is_control:
+            single.skip(record.offset, record.offset)
+        else:
+            single.apply(record.offset, record.key, record.value, epoch=record.epoch)
+    for start, end in pairwise([0, *sorted(cuts), len(run)]):
+        # Each batch begins with what was applied before, as a read of a whole batch may.
+        batched.apply_all(run[max(start - 3, 0) : end])
+    batched.apply_all(run[: len(run) // 2])
+    assert batched.state_hash() == single.state_hash()
+    assert list(batched.scan()) == list(single.scan())
+    assert batched.size_bytes == single.size_bytes
+
+
+def test_a_gap_in_a_batch_is_refused_after_the_records_before_it():
+    store = KeyValueStore()
+    run = [
+        LogRecord(Offset(offset), Epoch(1), 5, b"k", b"%d" % offset, (), None, is_control=False)
+        for offset in (0, 1, 3)
+    ]
+    with pytest.raises(OffsetGapError, match="offset 2 next, but got offset 3"):
+        store.apply_all(run)
+    assert store.get(b"k") == Entry(b"1", Offset(1), Epoch(1))
+    assert store.next_offset == 2
 
 
 def test_store_that_is_restored_is_in_order_whatever_order_it_came_in():

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
-from tests.unit.raftnode.storage.conftest import batch, control, new_log, reopen
+from tests.unit.raftnode.storage.conftest import (
+    LOG,
+    SMALL,
+    batch,
+    control,
+    new_log,
+    reopen,
+    segments,
+)
 
 from proofkit.faultdisk import FaultDisk
-from raftnode.core.types import LogPosition, Offset
+from raftnode.core.types import Epoch, LogPosition, Offset
+from raftnode.errors import StorageCorruptError
 from raftnode.logformat.snapshot import SnapshotId
-from raftnode.storage.log import recent_batches as module
+from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, OffsetOutsideError
-from raftnode.storage.log.recent_batches import RecentBatches
+from raftnode.storage.log.recent_batches import BATCH_OVERHEAD_BYTES, RecentBatches
+
+ADD = "storage.log.recent_batches:RecentBatches.add"
 
 
 def compare(log: Log, rng: random.Random) -> int:
@@ -36,11 +48,11 @@ def compare(log: Log, rng: random.Random) -> int:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_memory_and_disk_say_the_same_whatever_was_appended_and_cut(
-    monkeypatch: pytest.MonkeyPatch, seed: int
+    seed: int,
 ) -> None:
-    monkeypatch.setattr(RecentBatches.__init__, "__defaults__", (2000,))
     rng = random.Random(seed)
-    _, log = new_log(seed)
+    disk, _ = new_log(seed)
+    log = Log.open(Files(disk), LOG, replace(SMALL, recent_bytes=4000))
     epoch, held = 1, 0
     for _ in range(60):
         if rng.random() < 0.15 and log.end_offset:
@@ -59,16 +71,79 @@ def test_memory_and_disk_say_the_same_whatever_was_appended_and_cut(
     assert held > 100
 
 
+@pytest.mark.without(ADD, "self._let_go()", "pass")
+@pytest.mark.without(ADD, "len(data) + BATCH_OVERHEAD_BYTES", "len(data)")
 def test_the_oldest_go_first_and_memory_is_bounded() -> None:
-    recent = RecentBatches(1000)
+    recent = RecentBatches(10_000)
     for number in range(1000):
         recent.add(Offset(number), Offset(number + 1), b"x" * 99)
-        assert recent._size == sum(map(len, recent._data)) <= 1000
+        held = [len(data) + BATCH_OVERHEAD_BYTES for data in recent._data]
+        assert recent.size_bytes == sum(held) <= 10_000
     assert recent.read(Offset(0), 10_000, Offset(1000)) is None
     assert recent.read(Offset(999), 10_000, Offset(1000)) == b"x" * 99
-    recent.add(Offset(1000), Offset(1001), b"y" * 5000)
-    assert recent._size == 0
+    recent.add(Offset(1000), Offset(1001), b"y" * 50_000)
+    assert recent.size_bytes == 0
     assert recent.read(Offset(1000), 10_000, Offset(1001)) is None
+
+
+def test_no_batch_is_held_where_the_settings_allow_no_memory() -> None:
+    disk, _ = new_log()
+    log = Log.open(Files(disk), LOG, replace(SMALL, recent_bytes=0))
+    for offset in range(5):
+        log.append([batch(offset)])
+        assert log.recent(Offset(offset), 1000, Offset(offset + 1)) is None
+        assert log.read(Offset(offset), 1000, Offset(offset + 1)) == batch(offset).data
+
+
+@pytest.mark.without("storage.log.log:Log.truncate", "self._recent.cut(end)", "pass")
+def test_what_was_cut_off_is_served_by_memory_no_more() -> None:
+    _, log = new_log()
+    log.append([batch(0), batch(1), batch(2)])
+    assert log.truncate(Offset(1)) == 1
+    assert log.recent(Offset(0), 1000, Offset(3)) == batch(0).data
+    log.append([batch(1, epoch=2)])
+    assert log.recent(Offset(0), 1000, Offset(2)) == batch(0).data + batch(1, epoch=2).data
+    assert log.recent(Offset(1), 1000, Offset(2)) == log.read(Offset(1), 1000, Offset(2))
+
+
+def test_a_truncation_below_all_that_memory_holds_leaves_nothing() -> None:
+    disk, log = new_log()
+    log.append([batch(0), batch(1)])
+    log.close()
+    log = reopen(disk)
+    log.append([batch(2)])
+    log.truncate(Offset(1))
+    assert log.recent(Offset(0), 1000, Offset(3)) is None
+    log.append([batch(1, epoch=2)])
+    assert log.recent(Offset(1), 1000, Offset(2)) == batch(1, epoch=2).data
+
+
+def test_a_new_segment_changes_nothing_of_what_memory_holds() -> None:
+    _, log = new_log()
+    count = 12
+    for offset in range(count):
+        log.append([batch(offset)])
+    assert log.segments > 2
+    expected = b"".join(batch(offset).data for offset in range(count))
+    assert log.recent(Offset(0), len(expected), Offset(count)) == expected
+
+
+def test_what_memory_holds_no_more_is_checked_as_it_comes_from_the_disk() -> None:
+    disk, _ = new_log()
+    log = Log.open(Files(disk), LOG, replace(SMALL, recent_bytes=600))
+    log.append([batch(0)])
+    log.flush()
+    disk.flip_bit(LOG / segments(disk)[0], len(batch(0).data) - 1)
+    # What was appended is in memory, as it was written.
+    assert log.recent(Offset(0), 1000, Offset(1)) == batch(0).data
+    for offset in range(1, 4):
+        log.append([batch(offset)])
+    assert log.recent(Offset(0), 1000, Offset(1)) is None
+    with pytest.raises(StorageCorruptError, match="checksum"):
+        log.read(Offset(0), 1000, Offset(1))
+    # Nor does memory take what a read has found.
+    assert log.read(Offset(1), 1, Offset(2)) == batch(1).data
+    assert log.recent(Offset(1), 1, Offset(2)) is None
 
 
 def test_a_log_that_was_opened_holds_nothing_in_memory() -> None:
@@ -91,15 +166,20 @@ def test_offsets_outside_are_refused_as_by_a_read() -> None:
             log.recent(Offset(offset), 1000, Offset(2))
 
 
+@pytest.mark.without("storage.log.log:Log.reset", "self._recent.clear()", "pass")
 def test_a_log_that_begins_at_a_snapshot_forgets_what_it_held() -> None:
     _, log = new_log()
-    log.append([batch(0), batch(1)])
+    for offset in range(40):
+        log.append([batch(offset)])
     log.flush()
     before = log.generation
-    log.reset(SnapshotId.at(LogPosition(batch(0).epoch, Offset(10))))
+    log.reset(SnapshotId.at(LogPosition(Epoch(2), Offset(10))))
     assert (log.start_offset, log.generation) == (10, before + 1)
-    log.append([batch(10)])
-    assert log.recent(Offset(10), 1000, Offset(11)) == batch(10).data
+    for offset in range(10, 16):
+        log.append([batch(offset, epoch=2)])
+    for offset in range(10, 16):
+        expected = batch(offset, epoch=2).data
+        assert log.recent(Offset(offset), 1, Offset(16)) == expected
 
 
 def test_it_reads_no_disk() -> None:
@@ -111,4 +191,3 @@ def test_it_reads_no_disk() -> None:
     disk.__class__ = Deaf
     log.append([batch(0), batch(1)])
     assert log.recent(Offset(0), 1000, Offset(2)) == batch(0).data + batch(1).data
-    assert module.RECENT_BYTES >= 1 << 20

@@ -20,6 +20,7 @@ from raftnode.core.types import Epoch, Offset
 from raftnode.errors import DecodeError
 from raftnode.logformat.control import decode_control_record, encode_control_record
 from raftnode.logformat.encoding import Buffer, Reader, varint
+from raftnode.logformat.usual_record import read_usual_record
 
 HEADER_BYTES = 61
 MAX_OFFSET = (1 << 63) - 1
@@ -298,7 +299,21 @@ def iter_records(data: Buffer) -> Iterator[LogRecord]:
 def _iter_batch(header: BatchHeader, data: bytes) -> Iterator[LogRecord]:
     reader = Reader(data, HEADER_BYTES, len(data), "record")
     for delta in range(header.record_count):
-        yield _read_record(header, reader, delta)
+        usual = None if header.is_control else read_usual_record(data, reader.position, delta)
+        if usual is None:
+            yield _read_record(header, reader, delta)
+            continue
+        key, value, reader.position = usual
+        yield LogRecord(
+            Offset(header.base_offset + delta),
+            header.epoch,
+            header.base_timestamp_ms,
+            key,
+            value,
+            (),
+            None,
+            is_control=False,
+        )
     if reader.position != reader.end:
         raise reader.error(f"{reader.end - reader.position} bytes after the last record")
 

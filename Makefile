@@ -146,7 +146,7 @@ page: $(BROWSER_READY) site ## Test the status page and the site in headless Chr
 	$(BIN)/pytest tests/page -m page -q
 
 kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
-	@$(BIN)/python tools/kafka/fetch.py
+	@$(BIN)/python tools/fetch_jars.py tools/kafka
 	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
 
 spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)

@@ -20,7 +20,7 @@ from .paths import binaries_dir, default_state_dir
 from .realcluster import RealCluster
 from .realnode.addresses import NODES_MAX
 from .state import is_locked
-from .versions import CHART_TOOLS, CONTROL_PLANE, LINT_TOOLS, NODE
+from .versions import BENCH_TOOLS, CHART_TOOLS, CONTROL_PLANE, LINT_TOOLS, NODE
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -144,12 +144,16 @@ def build(
     lint_tools: Annotated[
         bool, typer.Option("--lint-tools", help="actionlint instead, to check the workflows.")
     ] = False,
+    bench_tools: Annotated[
+        bool, typer.Option("--bench-tools", help="etcd and its benchmark instead, to measure it.")
+    ] = False,
     node: Annotated[
         NodeKind, typer.Option(help="With kubelet: the kubelet, its companions and CoreDNS too.")
     ] = NodeKind.PROCESS,
 ) -> None:
     """Build the programs of the control plane into the cache, if they are not there."""
-    wanted = CHART_TOOLS if tools else LINT_TOOLS if lint_tools else CONTROL_PLANE
+    choices = ((tools, CHART_TOOLS), (lint_tools, LINT_TOOLS), (bench_tools, BENCH_TOOLS))
+    wanted = next((programs for chosen, programs in choices if chosen), CONTROL_PLANE)
     typer.echo(str(ensure_binaries(wanted=wanted)))
     if node is NodeKind.KUBELET:
         typer.echo(str(ensure_binaries(wanted=NODE)))

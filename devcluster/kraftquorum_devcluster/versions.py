@@ -141,3 +141,23 @@ LINT_TOOLS = ProgramSet(
     free_gib_resume=1,
 )
 """What the workflows in .github are checked with."""
+
+BENCH_TOOLS = ProgramSet(
+    name="go-benchtools",
+    title=f"etcd {ETCD_VERSION} and its benchmark, once: a few minutes on two cores",
+    module="gomodule_benchtools",
+    programs={
+        "etcd": "go.etcd.io/etcd/server/v3",
+        "etcd-benchmark": "go.etcd.io/etcd/v3/tools/benchmark",
+    },
+    linker_flags="-s -w",
+    key_prefix="benchtools",
+    megabytes=40,
+    free_gib_first=2,
+    free_gib_resume=1,
+    link_names={
+        "go.etcd.io/etcd/server/v3": "server",
+        "go.etcd.io/etcd/v3/tools/benchmark": "benchmark",
+    },
+)
+"""etcd and its own load generator, which `make bench` measures."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kraftquorum_devcluster.jars import JarSet
 from proofkit.loopback import LoopbackNetwork
 
-FETCH = Path(__file__).resolve().parents[2] / "tools" / "kafka" / "fetch.py"
+FOLDER = Path(__file__).resolve().parents[2] / "tools" / "kafka"
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,7 @@ def host(session_network: LoopbackNetwork) -> str:
 
 @pytest.fixture(scope="session")
 def kafka() -> Kafka:
-    spec = importlib.util.spec_from_file_location("fetch_kafka", FETCH)
-    assert spec is not None
-    assert spec.loader is not None
-    fetch = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fetch)
-    jars = fetch.jars_directory()
+    jars = JarSet(FOLDER).directory
     missing = None
     if shutil.which("java") is None:
         missing = "Java is not installed"

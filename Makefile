@@ -94,7 +94,7 @@ venv: $(READY) ## Install the locked dependencies into .venv
 
 check: $(READY) ## Check what you changed, in under a minute: style, types of changed files, units of core and operator
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
-	@changed=$$({ git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } 2>/dev/null | grep -E '^(operator|raftnode|observability|proofkit|devcluster|demo|tests/lib)/.*\.py$$' || true); \
+	@changed=$$({ git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } 2>/dev/null | grep -E '^(operator|raftnode|observability|proofkit|devcluster|demo|bench|tests/lib)/.*\.py$$' || true); \
 	if test -n "$$changed"; then $(BIN)/basedpyright $$changed; fi
 	@$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -q tests/unit/raftnode/core tests/unit/operator
 
@@ -106,8 +106,8 @@ unit: $(READY) ## Run the tests that need no cluster
 
 # Where docs/contributing/words.txt holds.
 WORDED := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile .ci .github deploy examples \
-  operator proofkit devcluster demo tools tests/lib observability charts pipeline raftnode
-WORDED += docs/README.md docs/contributing/devcluster.md docs/contributing/e2e.md docs/tutorials docs/howto docs/operations docs/reference \
+  operator proofkit devcluster demo bench tools tests/lib observability charts pipeline raftnode
+WORDED += docs/README.md docs/contributing/benchmarks.md docs/contributing/devcluster.md docs/contributing/e2e.md docs/tutorials docs/howto docs/operations docs/reference \
   docs/evidence docs/decisions $(filter-out %/glossary.md,$(wildcard docs/concepts/*.md))
 lint: $(READY) ## Check style, types, import contracts, spelling, wording and commit subjects
 	$(BIN)/ruff check .
@@ -268,12 +268,14 @@ lock: $(READY) ## Recompute the locked requirements
 
 ##@ Measure
 
-bench: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
-	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
+bench: $(READY) ## Measure our quorum beside etcd, Kafka, ZooKeeper and the raw machine: QUICK=1, SIZE=full, ONLY="put_64", PEERS=etcd, ROUNDS=n, SECONDS_EACH=n, STATE_MIB=n, DIRECTORY=…, LIST=1
+	@$(BIN)/python -m kraftquorum_bench run --size $(or $(SIZE),$(if $(QUICK),quick,whole)) $(if $(ONLY),--only "$(ONLY)") $(if $(PEERS),--peers "$(PEERS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(if $(STATE_MIB),--state-mib $(STATE_MIB)) $(if $(DIRECTORY),--directory "$(DIRECTORY)") $(if $(LIST),--list)
 
-bench-quorum: $(READY) ## Measure writes and reads beside etcd's: CLIENTS_AT_ONCE="1 16 64", SECONDS_EACH=n, ROUNDS=n
-	@$(BIN)/devcluster build
-	@$(BIN)/python tools/bench_quorum.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(if $(ROUNDS),--rounds $(ROUNDS))
+bench-docs: $(READY) ## Write docs/evidence/performance.md from the report of the last whole `make bench`
+	@$(BIN)/python -m kraftquorum_bench docs
+
+bench-storage: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
+	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
 bench-slow-disk: $(READY) ## Measure writes while each fsync of the leader takes FSYNC="0 100 1000" ms: CLIENTS_AT_ONCE="1 16 64", ROUNDS=n, AGAINST=another checkout
 	@$(BIN)/python tools/bench_slow_disk.py $(if $(CLIENTS_AT_ONCE),--clients "$(CLIENTS_AT_ONCE)") $(if $(FSYNC),--fsync "$(FSYNC)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(AGAINST),--against $(AGAINST))
@@ -313,4 +315,4 @@ audit: $(SUPPLY_READY) ## Check the locks for known vulnerabilities (REQUIRED=1:
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: audit dockerfile sbom bench bench-amplification bench-install bench-memory bench-quorum bench-slow-disk bench-snapshot bench-spark chart check clean crash crds dashboards dashboards-preview dashboards-test demo demo-docs e2e e2e-docs explore extended faults fix fuzz help image kafka lint lock manifests mutants nightly page reference sim site spark spark-kubernetes spec t test unit venv workflows
+.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom sim site spark spark-kubernetes spec t test unit venv workflows

@@ -1,6 +1,6 @@
 """Measure the log's files: how fast they are dumped and verified, and how a start grows.
 
-`make bench` runs it; MIB=n sets how much is written, STARTS="10 1000" the sizes of the logs
+`make bench-storage` runs it; MIB=n sets how much is written, STARTS="10 1000" the sizes of the logs
 that are started (MB). Speeds stand beside a plain sequential read of the same files in the
 same process, as ratios: a machine's own speed falls out of them. First all files are in the page
 cache and processor time is counted: other load and the disk fall out as well. Then they are read

@@ -44,7 +44,7 @@ NOTHING_TAKEN_OUT: dict[str, str] = {
     ),
     "proofkit/proofkit/explorer/world.py": "is proof itself; its tests break the core instead",
     "proofkit/proofkit/simulator/node.py": "is proof itself; its tests break the core instead",
-    "tools/bench_quorum.py": "measures and decides nothing",
+    "bench/kraftquorum_bench/zookeeper.py": "measures and decides nothing",
     "pyproject.toml": "configures the linter; a test runs the linter with the rule and without it",
 }
 """Files that a row names and from which no test takes anything, and why."""

@@ -21,6 +21,7 @@ CLEAN = (
     "proofkit/proofkit",
     "devcluster/kraftquorum_devcluster",
     "demo/kraftquorum_demo",
+    "bench/kraftquorum_bench",
     "tools",
 )
 """The packages without such names. A package that loses its last one is added here."""

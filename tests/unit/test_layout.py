@@ -18,6 +18,7 @@ PACKAGES = {
     "proofkit": "proofkit",
     "devcluster": "kraftquorum_devcluster",
     "demo": "kraftquorum_demo",
+    "bench": "kraftquorum_bench",
 }
 
 PRODUCT = {"kraftquorum_operator", "raftnode", "kraftquorum_pipeline"}

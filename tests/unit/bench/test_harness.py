@@ -1,0 +1,156 @@
+"""The rounds: turns in alternating order, faults of peers and of ours, and the end of the time."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from kraftquorum_bench import harness
+from kraftquorum_bench.contenders import PeerMissingError
+from kraftquorum_bench.harness import Bench, busy_warning
+from kraftquorum_bench.loads import Sample
+from kraftquorum_bench.processes import ToolError
+from kraftquorum_bench.report import Raw
+from kraftquorum_bench.sizes import QUICK, chosen_workloads
+
+SIZE = dataclasses.replace(QUICK, rounds=3, limit_s=100)
+
+
+class Steady:
+    """Answers each load with the next of its rates, and writes down its turns."""
+
+    def __init__(self, name, rates, turns):
+        self.name, self._rates, self._turns = name, iter(rates), turns
+        self.filled = []
+
+    async def measure(self, load, seconds):
+        self._turns.append((self.name, load.operation, load.transport))
+        rate = next(self._rates)
+        if isinstance(rate, Exception):
+            raise rate
+        return Sample(figures={"per_s": rate})
+
+    async def fill(self, count, value_bytes, keys):
+        self.filled.append(count)
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """Make a bench of contenders that need no processes."""
+
+    def make(size=SIZE, **rates):
+        turns, lines = [], []
+        made = Bench(size, tmp_path, ["etcd"], say=lines.append)
+        contenders = {name: Steady(name, values, turns) for name, values in rates.items()}
+
+        async def opened(_bench, _group, _stack):
+            return contenders
+
+        monkeypatch.setattr(Bench, "_open", opened)
+        raw = Raw(fdatasync_p50_ms=1, fdatasync_p99_ms=1, round_trip_us=1, calibration_mib_per_s=1)
+        monkeypatch.setattr(Bench, "_measure_machine", lambda _: raw)
+        return made, turns, lines, contenders
+
+    return make
+
+
+async def test_ours_and_peer_take_turns_and_each_begins_in_turn(bench):
+    made, turns, lines, contenders = bench(ours=[200, 300, 400], etcd=[100, 100, 100])
+    report = await made.run(chosen_workloads(SIZE, ["put_64"]))
+    assert [name for name, *_ in turns] == ["ours", "etcd", "etcd", "ours", "ours", "etcd"]
+    result = report.workloads["put_64"]
+    assert (result.ours, result.peer, result.ratio, result.rounds) == (300, 100, 3, 3)
+    assert result.peer_name == "etcd"
+    assert contenders["etcd"].filled == [1000]
+    assert any(" 2.00×  put_64 (round 1): ours 200 op/s, etcd 100 op/s" in line for line in lines)
+    assert (report.left_out, report.failures) == ((), ())
+
+
+async def test_workloads_of_a_group_take_turns_within_a_round(bench):
+    made, turns, *_ = bench(ours=[1] * 6, etcd=[1] * 6)
+    await made.run(chosen_workloads(SIZE, ["put_64", "get_64"]))
+    assert [what for name, what, _ in turns if name == "ours"] == ["put", "get"] * 3
+
+
+async def test_the_peer_of_http_is_asked_by_its_own_client(bench):
+    made, turns, *_ = bench(ours=[1] * 3, etcd=[1] * 3)
+    await made.run(chosen_workloads(SIZE, ["put_64_http"]))
+    assert {(name, transport) for name, _, transport in turns} == {
+        ("ours", "http"),
+        ("etcd", "sessions"),
+    }
+
+
+async def test_a_peer_that_fails_in_a_round_is_left_out_with_its_words(bench):
+    made, *_ = bench(ours=[2, 2, 2], etcd=[1, ToolError("it broke"), 1])
+    report = await made.run(chosen_workloads(SIZE, ["put_64"]))
+    assert report.workloads["put_64"].ours == 2
+    assert report.workloads["put_64"].ratio is None
+    [note] = report.left_out
+    assert (note.what, note.why) == ("put_64: etcd", "ToolError: it broke")
+    assert report.failures == ()
+
+
+async def test_a_failure_of_ours_is_a_failure_of_the_run(bench):
+    group = ExceptionGroup("clients", [ToolError("no leader")])
+    made, *_ = bench(ours=[2, group, 2], etcd=[1, 1, 1])
+    report = await made.run(chosen_workloads(SIZE, ["put_64"]))
+    [note] = report.failures
+    assert (note.what, note.why) == ("put_64, round 2", "ToolError: no leader")
+    assert report.workloads["put_64"].rounds == 2
+
+
+async def test_what_a_peer_measured_alone_makes_no_pair(bench):
+    made, *_ = bench(ours=[ToolError("x"), 2, 2], etcd=[1, 1, 1])
+    report = await made.run(chosen_workloads(SIZE, ["put_64"]))
+    assert report.workloads["put_64"].rounds == 2
+
+
+async def test_after_the_time_nothing_begins_and_each_workload_is_named(bench):
+    made, turns, *_ = bench(dataclasses.replace(SIZE, limit_s=0), ours=[], etcd=[])
+    report = await made.run(chosen_workloads(SIZE, ["put_64", "failover"]))
+    assert turns == []
+    assert [note.what for note in report.left_out] == ["put_64", "failover"]
+    assert report.left_out[0].why == "the time of 0 minutes is over"
+    assert report.workloads == {}
+
+
+async def test_a_hanging_sample_is_given_up(bench, monkeypatch):
+    made, *_ = bench(dataclasses.replace(SIZE, sample_limit_s=0.05, rounds=1), ours=[], etcd=[])
+
+    async def hang(*_):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Steady, "measure", hang)
+    report = await made.run(chosen_workloads(SIZE, ["put_64"]))
+    assert [note.what for note in report.failures] == ["put_64, round 1"]
+
+
+async def test_a_peer_that_cannot_be_had_is_left_out(tmp_path, monkeypatch):
+    lines = []
+    made = Bench(SIZE, tmp_path, ["etcd", "kafka"], say=lines.append)
+
+    def missing(*_):
+        raise PeerMissingError("kafka needs Java")
+
+    monkeypatch.setattr(harness, "kafka_contenders", missing)
+    kafka = chosen_workloads(SIZE, ["bulk_kafka_best"])[0].group
+    async with harness.AsyncExitStack() as stack:
+        monkeypatch.setattr(harness, "our_quorum", lambda *_: opened_quorum())
+        contenders = await made._open(kafka, stack)
+    assert list(contenders) == ["ours"]
+    assert made.left_out[0].why == "PeerMissingError: kafka needs Java"
+
+
+@harness.asynccontextmanager
+async def opened_quorum():
+    yield Steady("ours", [], [])
+
+
+@pytest.mark.parametrize(("load", "warned"), [(0.5, False), (1.5, True)])
+def test_a_busy_machine_is_named(monkeypatch, load, warned):
+    monkeypatch.setattr(harness.os, "getloadavg", lambda: (load, 0, 0))
+    monkeypatch.setattr(harness.os, "cpu_count", lambda: 2)
+    warning = busy_warning()
+    assert (warning is not None) == warned
+    assert warning is None or "load 1.5 on 2 cores" in warning

@@ -34,6 +34,7 @@ def test_without_a_peer_there_is_no_ratio(report):
     assert result.spread.ratio is None
 
 
+@pytest.mark.without("kraftquorum_bench.rounds:ratios", "if len(ours) != len(peer):", "if False:")
 def test_rounds_that_do_not_pair_up_are_refused():
     one = Sample(figures={"per_s": 1.0})
     with pytest.raises(ValueError, match="do not pair up"):
@@ -88,6 +89,7 @@ def test_no_report_says_how_to_make_one(tmp_path):
         read_report(tmp_path / "report.json")
 
 
+@pytest.mark.without("kraftquorum_bench.report:write_report", "parse_report(text)", "pass")
 def test_a_report_that_is_not_finite_is_not_written(report, tmp_path):
     raw = report.raw.model_copy(update={"round_trip_us": float("nan")})
     with pytest.raises(ReportError, match=r"raw\.round_trip_us"):

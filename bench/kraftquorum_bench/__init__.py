@@ -5,8 +5,8 @@ best client. What counts is the ratio within a round. `python -m kraftquorum_ben
 options; docs/contributing/benchmarks.md explains how to run and read it.
 
 - `workloads`: what is measured; `sizes`: how long; `harness`: the rounds, within a time limit;
-- `contenders`: what is measured, as the harness knows it; `ours`, `etcd`, `kafka`, `zookeeper`: the
-  quorums; `machine`: the raw disk, loopback and processor;
+- `quorums`: starts them; `contenders`: what is measured, as the harness knows it; `ours`, `etcd`,
+  `kafka`, `zookeeper`: each of them; `machine`: the raw disk, loopback and processor;
 - `loads`: loads and their results; `generator`, `loadprocess`, `callers`, `httpcalls`: our load
   generator, a process of its own; `etcdtool`: etcd's;
 - `events`: failover, repair, restart, growth and memory;

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from kraftquorum_bench.goals import EXPLANATIONS, ExplanationsError, read_explanations, unexplained
-from kraftquorum_bench.harness import PEERS, Bench, busy_warning
+from kraftquorum_bench.harness import Bench, busy_warning
 from kraftquorum_bench.machine import file_system, free_gib
 from kraftquorum_bench.page import goal_table, render
 from kraftquorum_bench.plots import draw
+from kraftquorum_bench.quorums import PEERS
 from kraftquorum_bench.report import Report, ReportError, read_report, write_report
 from kraftquorum_bench.sizes import SIZES, Size, chosen_workloads
 from kraftquorum_bench.workloads import Workload

@@ -12,23 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kraftquorum_bench import machine
-from kraftquorum_bench.contenders import Contender, PeerMissingError, UnsupportedLoadError
-from kraftquorum_bench.etcd import QUOTA_BYTES, etcd_cluster
-from kraftquorum_bench.events import EventTimes, RawCopy, run_event
-from kraftquorum_bench.kafka import SETTINGS, kafka_contenders
-from kraftquorum_bench.loads import KEYS, KIB, Sample
-from kraftquorum_bench.ours import LIMITS, our_quorum
+from kraftquorum_bench.contenders import Contender, UnsupportedLoadError
+from kraftquorum_bench.events import EventTimes, run_event
+from kraftquorum_bench.loads import Sample
 from kraftquorum_bench.processes import ToolError
+from kraftquorum_bench.quorums import OURS, Quorums, settings, words
 from kraftquorum_bench.report import Note, Raw, Report, Result, result_of
 from kraftquorum_bench.sizes import Size
-from kraftquorum_bench.workloads import FILL_BYTES, Group, Workload, grouped
-from kraftquorum_bench.zookeeper import zookeeper_contender
+from kraftquorum_bench.workloads import Group, Workload, grouped
 from proofkit.localquorum import NotInTimeError
-from proofkit.loopback import LoopbackNetwork, claim_loopback
 from raftnode.client import ClientError
 
-PEERS = ("etcd", "kafka", "zookeeper", "copy")
-OURS = "ours"
 LAST_SAMPLE_S = 60.0
 SAMPLE_ERRORS = (
     ToolError,
@@ -59,9 +53,10 @@ class Bench:
     peers: Sequence[str]
     say: Callable[[str], None]
     began_s: float = field(default_factory=time.monotonic)
-    samples: dict[str, dict[str, list[Sample]]] = field(
-        default_factory=dict[str, dict[str, list[Sample]]]
+    samples: dict[str, dict[str, dict[int, Sample]]] = field(
+        default_factory=dict[str, dict[str, dict[int, Sample]]]
     )
+    """By workload, contender and number of the round."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     left_out: list[Note] = field(default_factory=list[Note])
     failures: list[Note] = field(default_factory=list[Note])
@@ -81,8 +76,8 @@ class Bench:
 
     def fail(self, what: str, error: BaseException) -> None:
         """Note what of ours failed."""
-        self.failures.append(Note(what=what, why=_words(error)))
-        self.say(f"FAILED: {what}: {_words(error)}")
+        self.failures.append(Note(what=what, why=words(error)))
+        self.say(f"FAILED: {what}: {words(error)}")
 
     # -- the rounds ------------------------------------------------------------------------
 
@@ -108,7 +103,7 @@ class Bench:
             minutes=round((time.monotonic() - self.began_s) / 60, 1),
             machine=described,
             raw=raw,
-            settings=self._settings(),
+            settings=settings(),
             workloads=self._results(workloads),
             left_out=tuple(self.left_out),
             failures=tuple(self.failures),
@@ -157,10 +152,10 @@ class Bench:
                 if name == OURS:
                     self.fail(f"{workload.name}, round {number + 1}", error)
                     return
-                self.leave_out(f"{workload.name}: {contenders[name].name}", _words(error))
+                self.leave_out(f"{workload.name}: {contenders[name].name}", words(error))
         kept = self.samples.setdefault(workload.name, {})
         for name, sample in measured.items():
-            kept.setdefault(name, []).append(sample)
+            kept.setdefault(name, {})[number] = sample
         self._say_round(workload, number, measured)
 
     async def _sample(self, workload: Workload, name: str, contender: Contender) -> Sample:
@@ -190,75 +185,32 @@ class Bench:
     async def _opened(
         self, group: Group, rows: list[Workload]
     ) -> AsyncGenerator[dict[str, Contender]]:
+        quorums = Quorums(self.root, self.peers, self.leave_out)
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self.left_s()):
-                contenders = await self._open(group, stack)
+                contenders = await quorums.open(group, stack)
                 for name, contender in contenders.items():
                     self.names[name] = contender.name
                     self.say(f"{group.name}: {contender.name} runs")
-                    if any(row.load for row in rows):
-                        await contender.fill(KEYS, KIB, KEYS)
-                    if group.fill_values:
-                        await contender.fill(group.fill_values, FILL_BYTES, group.fill_keys)
+                await quorums.fill(group, rows, contenders)
             yield contenders
-
-    async def _open(self, group: Group, stack: AsyncExitStack) -> dict[str, Contender]:
-        network = stack.enter_context(claim_loopback())
-        ours = our_quorum(self.root, network, group.members, group.room)
-        contenders: dict[str, Contender] = {OURS: await stack.enter_async_context(ours)}
-        for peer in dict.fromkeys(name.partition("_")[0] for name in group.peers):
-            if peer not in self.peers:
-                self.leave_out(peer, "not asked for (PEERS)")
-                continue
-            try:
-                contenders |= await self._open_peer(peer, group, network, stack)
-            except (PeerMissingError, ToolError, NotInTimeError, OSError) as error:
-                self.leave_out(f"{peer} in {group.name}", _words(error))
-        return contenders
-
-    async def _open_peer(
-        self, peer: str, group: Group, network: LoopbackNetwork, stack: AsyncExitStack
-    ) -> dict[str, Contender]:
-        match peer:
-            case "etcd":
-                opened = etcd_cluster(self.root, network, group.members)
-                return {"etcd": await stack.enter_async_context(opened)}
-            case "kafka":
-                return await stack.enter_async_context(kafka_contenders(self.root, network))
-            case "zookeeper":
-                return await stack.enter_async_context(zookeeper_contender(self.root, network))
-            case _:
-                return {"copy": RawCopy(self.root, group.fill_mib)}
-
-    # -- the report ------------------------------------------------------------------------
-
-    def _settings(self) -> dict[str, str]:
-        settings = {
-            "kraftquorum": "default settings, but "
-            + ", ".join(f"{name}={value}" for name, value in LIMITS.items()),
-            "etcd": f"default settings, but --quota-backend-bytes={QUOTA_BYTES}",
-        }
-        settings |= {f"Kafka, {name}": chosen.describe() for name, chosen in SETTINGS.items()}
-        return settings | {"ZooKeeper": "default settings, but maxClientCnxns=0"}
 
     def _results(self, workloads: list[Workload]) -> dict[str, Result]:
         results: dict[str, Result] = {}
         for workload in workloads:
             measured = self.samples.get(workload.name, {})
-            ours, peer = measured.get(OURS, []), measured.get(workload.peer, [])
-            if not ours:
+            ours, peer = measured.get(OURS, {}), measured.get(workload.peer, {})
+            # With a peer, a round counts if both were measured in it.
+            rounds = sorted(ours.keys() & peer.keys() if peer else ours)
+            if not rounds:
                 continue
-            if len(peer) != len(ours):
-                peer = []
-            results[workload.name] = result_of(workload, ours, peer, self.names.get(workload.peer))
+            results[workload.name] = result_of(
+                workload,
+                [ours[number] for number in rounds],
+                [peer[number] for number in rounds if peer],
+                self.names.get(workload.peer),
+            )
         return results
-
-
-def _words(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        return _words(error.exceptions[0])  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {' '.join(lines)[:600]}"
 
 
 def busy_warning() -> str | None:

@@ -6,7 +6,7 @@ from argparse import Namespace
 import pytest
 
 from kraftquorum_bench import cli
-from kraftquorum_bench.harness import PEERS
+from kraftquorum_bench.quorums import PEERS
 from kraftquorum_bench.sizes import FULL, QUICK, SIZES, WHOLE, chosen_workloads
 from kraftquorum_bench.workloads import all_workloads, grouped
 

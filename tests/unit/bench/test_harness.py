@@ -2,14 +2,16 @@
 
 import asyncio
 import dataclasses
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from kraftquorum_bench import harness
+from kraftquorum_bench import harness, quorums
 from kraftquorum_bench.contenders import PeerMissingError
 from kraftquorum_bench.harness import Bench, busy_warning
 from kraftquorum_bench.loads import Sample
 from kraftquorum_bench.processes import ToolError
+from kraftquorum_bench.quorums import Quorums
 from kraftquorum_bench.report import Raw
 from kraftquorum_bench.sizes import QUICK, chosen_workloads
 
@@ -43,10 +45,10 @@ def bench(tmp_path, monkeypatch):
         made = Bench(size, tmp_path, ["etcd"], say=lines.append)
         contenders = {name: Steady(name, values, turns) for name, values in rates.items()}
 
-        async def opened(_bench, _group, _stack):
+        async def opened(_quorums, _group, _stack):
             return contenders
 
-        monkeypatch.setattr(Bench, "_open", opened)
+        monkeypatch.setattr(Quorums, "open", opened)
         raw = Raw(fdatasync_p50_ms=1, fdatasync_p99_ms=1, round_trip_us=1, calibration_mib_per_s=1)
         monkeypatch.setattr(Bench, "_measure_machine", lambda _: raw)
         return made, turns, lines, contenders
@@ -82,14 +84,27 @@ async def test_the_peer_of_http_is_asked_by_its_own_client(bench):
     }
 
 
-async def test_a_peer_that_fails_in_a_round_is_left_out_with_its_words(bench):
-    made, *_ = bench(ours=[2, 2, 2], etcd=[1, ToolError("it broke"), 1])
+async def test_a_round_that_the_peer_failed_in_does_not_count(bench):
+    made, *_ = bench(ours=[4, 3, 2], etcd=[1, ToolError("it broke"), 1])
     report = await made.run(chosen_workloads(SIZE, ["put_64"]))
-    assert report.workloads["put_64"].ours == 2
-    assert report.workloads["put_64"].ratio is None
+    result = report.workloads["put_64"]
+    assert (result.ours, result.ratio, result.rounds) == (3, 3, 2)
+    assert result.spread.ours == (2, 4)
     [note] = report.left_out
     assert (note.what, note.why) == ("put_64: etcd", "ToolError: it broke")
     assert report.failures == ()
+
+
+async def test_a_peer_that_cannot_be_filled_is_left_out(bench, monkeypatch):
+    made, _, _, contenders = bench(ours=[2, 2, 2], etcd=[])
+
+    async def refuse(*_):
+        raise ToolError("no space")
+
+    monkeypatch.setattr(contenders["etcd"], "fill", refuse)
+    report = await made.run(chosen_workloads(SIZE, ["put_64"]))
+    assert (report.workloads["put_64"].ours, report.workloads["put_64"].ratio) == (2, None)
+    assert [note.what for note in report.left_out] == ["etcd in three"]
 
 
 async def test_a_failure_of_ours_is_a_failure_of_the_run(bench):
@@ -133,24 +148,27 @@ async def test_a_hanging_sample_is_given_up(bench, monkeypatch):
 
 
 async def test_a_peer_that_cannot_be_had_is_left_out(tmp_path, monkeypatch):
-    lines = []
-    made = Bench(SIZE, tmp_path, ["etcd", "kafka"], say=lines.append)
+    notes = []
+    made = Quorums(tmp_path, ["kafka"], lambda what, why: notes.append((what, why)))
+
+    @asynccontextmanager
+    async def ours(*_):
+        yield Steady("ours", [], [])
 
     def missing(*_):
         raise PeerMissingError("kafka needs Java")
 
-    monkeypatch.setattr(harness, "kafka_contenders", missing)
-    kafka = chosen_workloads(SIZE, ["bulk_kafka_best"])[0].group
-    async with harness.AsyncExitStack() as stack:
-        monkeypatch.setattr(harness, "our_quorum", lambda *_: opened_quorum())
-        contenders = await made._open(kafka, stack)
-    assert list(contenders) == ["ours"]
-    assert made.left_out[0].why == "PeerMissingError: kafka needs Java"
-
-
-@harness.asynccontextmanager
-async def opened_quorum():
-    yield Steady("ours", [], [])
+    monkeypatch.setattr(quorums, "our_quorum", ours)
+    monkeypatch.setattr(quorums, "kafka_contenders", missing)
+    async with AsyncExitStack() as stack:
+        [kafka] = chosen_workloads(SIZE, ["bulk_kafka_best"])
+        assert list(await made.open(kafka.group, stack)) == ["ours"]
+        [etcd] = chosen_workloads(SIZE, ["put_64"])
+        assert list(await made.open(etcd.group, stack)) == ["ours"]
+    assert notes == [
+        ("kafka in kafka", "PeerMissingError: kafka needs Java"),
+        ("etcd", "not asked for (PEERS)"),
+    ]
 
 
 @pytest.mark.parametrize(("load", "warned"), [(0.5, False), (1.5, True)])

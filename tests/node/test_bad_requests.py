@@ -224,6 +224,7 @@ async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
                 endpoint=Endpoint("nowhere", 9),
                 raft_version_max=2,
                 promise_ms=9,
+                wants_high_watermark=True,
             )
 
         async def offered() -> LogPosition | None:

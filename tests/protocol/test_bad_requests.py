@@ -87,6 +87,7 @@ requests: st.SearchStrategy[Request] = st.one_of(
         endpoint=endpoints,
         raft_version_max=st.sampled_from([0, 1, 2, 2**15 - 1]),
         promise_ms=numbers,
+        wants_high_watermark=st.booleans(),
     ),
     st.builds(
         FetchSnapshotRequest,

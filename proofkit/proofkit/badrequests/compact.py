@@ -26,8 +26,10 @@ from proofkit.badrequests.spoil import (
     body,
     earlier,
     later,
+    own,
     raw,
 )
+from raftnode.wire import extensions as ext
 
 NAME = "CompactFetch"
 
@@ -100,6 +102,13 @@ def rows() -> Iterator[Wrong]:
         ("epoch", "huge", SILENCE, body("epoch", INT32_MAX)),
         ("last fetched epoch", "an older one", TAKEN, earlier("last_fetched_epoch")),
         ("sequence", "overtaken", "INVALID_REQUEST", body("sequence", 0)),
+        ("wish for the high watermark", "missing", TAKEN, own(ext.WANTS_HIGH_WATERMARK, None)),
+        (
+            "wish for the high watermark",
+            "of four bytes",
+            "INVALID_REQUEST",
+            own(ext.WANTS_HIGH_WATERMARK, bytes(4)),
+        ),
         ("endpoint", "missing", TAKEN, body("host", None)),
         ("endpoint", "without host", "INVALID_REQUEST", body("host", "")),
         ("endpoint", "another", TAKEN, body("host", "another")),

@@ -51,7 +51,8 @@ def needed(good: Draft) -> set[Spot]:
     spots = {(path, kind) for path, of in types.items() for kind in _kinds(path, of)}
     spots.update(_of_envelope())
     for tag in good.envelope.extensions:
-        kinds = (MISSING, MALFORMED, *(() if tag == ext.ENDPOINT else (NEGATIVE, HUGE)))
+        number = tag not in {ext.ENDPOINT, ext.WANTS_HIGH_WATERMARK}
+        kinds = (MISSING, MALFORMED, *((NEGATIVE, HUGE) if number else ()))
         spots.update((f"extension.{_TAGS[tag]}", kind) for kind in kinds)
     return {
         (path, kind)

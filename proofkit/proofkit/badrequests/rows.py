@@ -208,6 +208,9 @@ def _fetch() -> Iterator[Wrong]:
     yield Wrong("Fetch", "sequence", "overtaken", "INVALID_REQUEST", overtaken)
     yield from _raft_version()
     yield from _promise()
+    wish, tag = "wish for the high watermark", ext.WANTS_HIGH_WATERMARK
+    yield Wrong("Fetch", wish, "missing", TAKEN, own(tag, None))
+    yield Wrong("Fetch", wish, "of four bytes", "INVALID_REQUEST", own(tag, bytes(4)))
     yield from _endpoints("Fetch")
 
 

@@ -7,7 +7,8 @@ out, in order. `raft` is the entry point, `events` and `effects` are its input a
 leads), `replication` (what is committed), `membership` (who votes) and `snapshots`. `log_index` and
 `log_head` are what the core knows of its log, `records` its batches, `messages` what replicas send
 each other, and `types` the small values. `start_state` and `state` are what a start reads from
-disk, `config` has times and limits, and `describe` answers DescribeQuorum. The terms:
+disk, `conclusions` are what a leader does about all that it knows, `config` has times and limits,
+and `describe` answers DescribeQuorum. The terms:
 
 - *replica*: a node's id together with the UUID of its storage (`ReplicaKey`);
 - *voter*: a replica in the voter set, which comes from the log's own control

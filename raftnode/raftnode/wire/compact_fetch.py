@@ -117,7 +117,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         endpoint=read_endpoint(reader) if flags & FLAG_ENDPOINT else None,
         raft_version_max=raft_version_max,
         promise_ms=promise_ms,
-        wants_high_watermark=ext.WANTS_HIGH_WATERMARK in envelope.extensions,
+        wants_high_watermark=ext.read_flag(envelope.extensions, ext.WANTS_HIGH_WATERMARK),
         blank=envelope.cluster_id is None,
     )
 

@@ -94,6 +94,18 @@ def read_optional_int64(extensions: Mapping[int, bytes], tag: int, *, minimum: i
     return read_int64(extensions, tag, minimum=minimum) if tag in extensions else None
 
 
+def read_flag(extensions: Mapping[int, bytes], tag: int) -> bool:
+    """Read whether an extension without bytes is there.
+
+    Raises:
+        DecodeError: it has bytes.
+    """
+    raw = extensions.get(tag)
+    if raw:
+        raise DecodeError(f"extension {tag} has {len(raw)} bytes, none expected")
+    return raw is not None
+
+
 def read_int16(extensions: Mapping[int, bytes], tag: int) -> int | None:
     """Read a 16-bit integer; None when it is absent.
 

@@ -132,7 +132,7 @@ def decode_request(envelope: Envelope, reader: Reader) -> FetchRequest:
         endpoint=ext.read_optional_endpoint(extensions, ext.ENDPOINT),
         raft_version_max=max(ext.read_int16(extensions, ext.RAFT_VERSION_MAX) or 0, 0),
         promise_ms=ext.read_optional_int64(extensions, ext.PROMISE_MS, minimum=0) or 0,
-        wants_high_watermark=ext.WANTS_HIGH_WATERMARK in extensions,
+        wants_high_watermark=ext.read_flag(extensions, ext.WANTS_HIGH_WATERMARK),
         blank=envelope.cluster_id is None,
     )
 

@@ -43,6 +43,7 @@ GOOD: dict[str, Request] = {
         endpoint=HERE,
         raft_version_max=2,
         promise_ms=9,
+        wants_high_watermark=True,
     ),
     "FetchSnapshot": FetchSnapshotRequest(EPOCH, PEER, LAST, 9, 9, 1, HERE),
 }

@@ -41,6 +41,7 @@ NO_SETTING = {
     "announces_blank",
     "fetch_max_bytes",
     "hand_over_again_ms",
+    "high_watermark_wait_ms",
     "observers_max",
     "pending_changes_max",
 }

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +21,7 @@ from kraftquorum_bench.harness import Bench, busy_warning
 from kraftquorum_bench.machine import file_system, free_gib
 from kraftquorum_bench.page import goal_table, render
 from kraftquorum_bench.plots import draw
-from kraftquorum_bench.quorums import PEERS
+from kraftquorum_bench.quorums import PEERS, prepare
 from kraftquorum_bench.report import Report, ReportError, read_report, write_report
 from kraftquorum_bench.sizes import SIZES, Size, chosen_workloads
 from kraftquorum_bench.workloads import Workload
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build" / "bench"
 PAGE = ROOT / "docs" / "evidence" / "performance.md"
 COMMITTED = PAGE.with_suffix(".json")
+PICTURES = ROOT / "docs" / "images" / "performance"
 FREE_GIB = {"quick": 4, "whole": 30, "full": 120}
 """Free space that a run needs where it writes, by size: six copies of each log, and room."""
 
@@ -140,9 +142,12 @@ def run(given: argparse.Namespace) -> int:
     warning = busy_warning()
     if warning:
         print(f"warning: {warning}", file=sys.stderr)
+    began_s = time.monotonic()
+    taking_part = {row.peer.partition("_")[0] for row in workloads}
+    missing = prepare(peer for peer in peers if peer in taking_part)
     root = Path(tempfile.mkdtemp(dir=place, prefix="kraftquorum-bench-"))
     try:
-        bench = Bench(size, root, peers, say=lambda line: print(line, flush=True))
+        bench = Bench(size, root, peers, _say, missing, began_s)
         report = _until_cancelled(_measure(bench, workloads))
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -155,6 +160,10 @@ def run(given: argparse.Namespace) -> int:
     print("\n".join(goal_table(report, {})))
     print(f"{path}, {', '.join(file.name for file in drawn)}")
     return 1 if report.failures else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _until_cancelled(measuring: Coroutine[object, object, Report]) -> Report | None:
@@ -173,6 +182,7 @@ def write_page(given: argparse.Namespace) -> int:
         explanations = read_explanations(EXPLANATIONS.read_text(encoding="utf-8"))
         if given.no_run:
             COMMITTED.unlink(missing_ok=True)
+            shutil.rmtree(PICTURES, ignore_errors=True)
             PAGE.write_text(render(None, explanations), encoding="utf-8")
             return 0
         report = read_report(given.report)
@@ -184,7 +194,9 @@ def write_page(given: argparse.Namespace) -> int:
         failed = "; ".join(f"{note.what}: {note.why}" for note in report.failures)
         raise UsageError(f"{given.report} is of a run that failed: {failed}")
     COMMITTED.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    pictures = draw(report, PICTURES)
     PAGE.write_text(render(report, explanations), encoding="utf-8")
+    print(f"{PAGE.name}, {COMMITTED.name}, {', '.join(file.name for file in pictures)}")
     missing = unexplained(report, explanations)
     if missing:
         print(f"explain in {EXPLANATIONS.relative_to(ROOT)}: {' '.join(missing)}", file=sys.stderr)

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,12 +46,15 @@ class Bench:
         root: where all data go, on the disk that is measured.
         peers: which peers may take part, of `PEERS`.
         say: prints a line of progress.
+        missing: why a peer cannot be had here, by name.
+        began_s: when the run began, by the monotonic clock.
     """
 
     size: Size
     root: Path
     peers: Sequence[str]
     say: Callable[[str], None]
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
     began_s: float = field(default_factory=time.monotonic)
     samples: dict[str, dict[str, dict[int, Sample]]] = field(
         default_factory=dict[str, dict[str, dict[int, Sample]]]
@@ -185,7 +188,7 @@ class Bench:
     async def _opened(
         self, group: Group, rows: list[Workload]
     ) -> AsyncGenerator[dict[str, Contender]]:
-        quorums = Quorums(self.root, self.peers, self.leave_out)
+        quorums = Quorums(self.root, self.peers, self.missing, self.leave_out)
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self.left_s()):
                 contenders = await quorums.open(group, stack)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kraftquorum_bench.goals import GOALS, Goal
+from kraftquorum_bench.plots import pictures_of
 from kraftquorum_bench.report import Report, Result
 
 HEAD = """<!-- Made by `make bench-docs` from the report of a run. Do not edit. -->
@@ -118,6 +119,8 @@ def render(report: Report | None, explanations: Mapping[str, str]) -> str:
         *result_table(report),
         "",
     ]
+    for name, what in pictures_of(report).items():
+        parts += [f"![{what}](../images/performance/{name}.svg)", ""]
     if report.left_out:
         parts += ["## Left out", ""]
         parts += [f"- {note.what}: {_cell(note.why)}" for note in report.left_out]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from kraftquorum_bench.contenders import Contender, PeerMissingError
-from kraftquorum_bench.etcd import QUOTA_BYTES, etcd_cluster
+from kraftquorum_bench.etcd import QUOTA_BYTES, etcd_cluster, etcd_programs
 from kraftquorum_bench.events import RawCopy
+from kraftquorum_bench.jvm import jars_of
 from kraftquorum_bench.kafka import SETTINGS, kafka_contenders
 from kraftquorum_bench.loads import KEYS, KIB
 from kraftquorum_bench.ours import LIMITS, our_quorum
 from kraftquorum_bench.processes import ToolError
 from kraftquorum_bench.workloads import FILL_BYTES, Group, Workload
-from kraftquorum_bench.zookeeper import zookeeper_contender
+from kraftquorum_bench.zookeeper import compiler_and_jars, zookeeper_contender
 from proofkit.localquorum import NotInTimeError
 from proofkit.loopback import LoopbackNetwork, claim_loopback
 
@@ -33,6 +34,22 @@ def words(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(lines)[:600]}"
 
 
+def prepare(peers: Iterable[str]) -> dict[str, str]:
+    """Build or fetch what peers need; returns those that cannot be had, and why."""
+    needs: dict[str, Callable[[], object]] = {
+        "etcd": etcd_programs,
+        "kafka": lambda: jars_of("kafka"),
+        "zookeeper": compiler_and_jars,
+    }
+    missing: dict[str, str] = {}
+    for peer in peers:
+        try:
+            needs.get(peer, lambda: None)()
+        except PeerMissingError as error:
+            missing[peer] = str(error)
+    return missing
+
+
 @dataclass(frozen=True, slots=True)
 class Quorums:
     """Where quorums are made, and which.
@@ -40,11 +57,13 @@ class Quorums:
     Attributes:
         root: where all data go, on the disk that is measured.
         peers: which peers may take part, of `PEERS`.
+        missing: why a peer cannot be had here, by name.
         leave_out: notes a peer that does not take part, and why.
     """
 
     root: Path
     peers: Sequence[str]
+    missing: Mapping[str, str]
     leave_out: Callable[[str, str], None]
 
     async def open(self, group: Group, stack: AsyncExitStack) -> dict[str, Contender]:
@@ -55,6 +74,9 @@ class Quorums:
         for peer in dict.fromkeys(name.partition("_")[0] for name in group.peers):
             if peer not in self.peers:
                 self.leave_out(peer, "not asked for (PEERS)")
+                continue
+            if peer in self.missing:
+                self.leave_out(peer, self.missing[peer])
                 continue
             try:
                 contenders |= await self._open_peer(peer, group, network, stack)

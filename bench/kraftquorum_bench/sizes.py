@@ -31,7 +31,7 @@ class Size:
     sample_limit_s: float
 
 
-QUICK = Size("quick", rounds=2, seconds=1, state_mib=64, limit_s=500, sample_limit_s=120)
+QUICK = Size("quick", rounds=2, seconds=1, state_mib=64, limit_s=530, sample_limit_s=120)
 WHOLE = Size("whole", rounds=3, seconds=4, state_mib=1024, limit_s=3300, sample_limit_s=600)
 FULL = dataclasses.replace(WHOLE, name="full", limit_s=3 * 3600, sample_limit_s=3600)
 SIZES = {size.name: size for size in (QUICK, WHOLE, FULL)}

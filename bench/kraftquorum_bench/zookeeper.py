@@ -15,6 +15,7 @@ from kraftquorum_bench.generator import GRACE_S
 from kraftquorum_bench.jvm import QUIET, jars_of, java
 from kraftquorum_bench.loads import Load, Sample
 from kraftquorum_bench.processes import Children, run_tool
+from kraftquorum_devcluster.jars import JarSet
 from proofkit.loopback import LoopbackNetwork
 
 NODES = 3
@@ -118,6 +119,17 @@ class ZooKeeper(Contender):
         """The Java client makes its nodes itself."""
 
 
+def compiler_and_jars() -> tuple[JarSet, Path]:
+    """ZooKeeper's jars, and the certainty that its client can be compiled.
+
+    Raises:
+        PeerMissingError: a JDK or ZooKeeper's jars cannot be had here.
+    """
+    if shutil.which("javac") is None:
+        raise PeerMissingError("zookeeper needs a JDK: on Debian, apt-get install default-jdk")
+    return jars_of("zookeeper")
+
+
 @asynccontextmanager
 async def zookeeper_contender(
     root: Path, network: LoopbackNetwork
@@ -127,9 +139,7 @@ async def zookeeper_contender(
     Raises:
         PeerMissingError: a JDK or ZooKeeper's jars cannot be had here.
     """
-    if shutil.which("javac") is None:
-        raise PeerMissingError("zookeeper needs a JDK: on Debian, apt-get install default-jdk")
-    jar_set, jars = jars_of("zookeeper")
+    jar_set, jars = compiler_and_jars()
     directory = root / "zookeeper"
     directory.mkdir()
     try:

@@ -115,6 +115,7 @@ def docs(monkeypatch, tmp_path, report):
     """Run `docs` on a report, into a directory."""
     monkeypatch.setattr(cli, "PAGE", tmp_path / "performance.md")
     monkeypatch.setattr(cli, "COMMITTED", tmp_path / "performance.json")
+    monkeypatch.setattr(cli, "PICTURES", tmp_path / "pictures")
     path = tmp_path / "report.json"
     path.write_text(report.model_dump_json())
     return cli.main(["docs", str(path)])
@@ -123,7 +124,11 @@ def docs(monkeypatch, tmp_path, report):
 def test_docs_write_page_and_report_and_want_explanations(report, monkeypatch, tmp_path, capsys):
     assert docs(monkeypatch, tmp_path, report) == 1
     assert "explanations.toml: memory" in capsys.readouterr().err
-    assert "# Performance" in (tmp_path / "performance.md").read_text()
+    page = (tmp_path / "performance.md").read_text()
+    assert "# Performance" in page
+    drawn = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert drawn == ["put.svg", "ratios.svg"]
+    assert all(f"](../images/performance/{name})" in page for name in drawn)
     assert json.loads((tmp_path / "performance.json").read_text())["size"] == "whole"
 
 

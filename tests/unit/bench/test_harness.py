@@ -149,7 +149,12 @@ async def test_a_hanging_sample_is_given_up(bench, monkeypatch):
 
 async def test_a_peer_that_cannot_be_had_is_left_out(tmp_path, monkeypatch):
     notes = []
-    made = Quorums(tmp_path, ["kafka"], lambda what, why: notes.append((what, why)))
+    made = Quorums(
+        tmp_path,
+        ["kafka", "zookeeper"],
+        {"zookeeper": "zookeeper needs a JDK"},
+        lambda what, why: notes.append((what, why)),
+    )
 
     @asynccontextmanager
     async def ours(*_):
@@ -165,10 +170,21 @@ async def test_a_peer_that_cannot_be_had_is_left_out(tmp_path, monkeypatch):
         assert list(await made.open(kafka.group, stack)) == ["ours"]
         [etcd] = chosen_workloads(SIZE, ["put_64"])
         assert list(await made.open(etcd.group, stack)) == ["ours"]
+        [zookeeper] = chosen_workloads(SIZE, ["put_64_zookeeper"])
+        assert list(await made.open(zookeeper.group, stack)) == ["ours"]
     assert notes == [
         ("kafka in kafka", "PeerMissingError: kafka needs Java"),
         ("etcd", "not asked for (PEERS)"),
+        ("zookeeper", "zookeeper needs a JDK"),
     ]
+
+
+def test_what_cannot_be_prepared_is_named_and_no_error(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    missing = quorums.prepare(["kafka", "zookeeper", "copy"])
+    assert missing.keys() == {"kafka", "zookeeper"}
+    assert "on Debian, apt-get install default-jdk" in missing["kafka"]
+    assert "zookeeper needs a JDK" in missing["zookeeper"]
 
 
 @pytest.mark.parametrize(("load", "warned"), [(0.5, False), (1.5, True)])

@@ -71,7 +71,7 @@ async def served(limits: ClientLimits) -> AsyncIterator[Api]:
 
 
 async def status(reader: asyncio.StreamReader) -> int:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head = await reader.readuntil(b"\r\n\r\n")
     for line in head.split(b"\r\n"):
         if line.lower().startswith(b"content-length:"):
@@ -80,7 +80,7 @@ async def status(reader: asyncio.StreamReader) -> int:
 
 
 async def trickle(writer: asyncio.StreamWriter) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             writer.write(b"a")
             await writer.drain()
@@ -88,7 +88,7 @@ async def trickle(writer: asyncio.StreamWriter) -> None:
 
 
 async def ends(reader: asyncio.StreamReader) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             while await reader.read(1 << 16):
                 pass

@@ -300,6 +300,10 @@ bench-spark: $(SPARK_READY) ## Measure Spark beside one process: MB="10 1000" th
 image: $(READY) ## Build the images and write them as archives: TAG=… names them, PIPELINE=0 leaves Spark's out
 	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline)
 
+image-test: $(READY) ## Test what is in the images: TAG=…, RUN=1 also builds Spark's and runs all of them (root)
+	@$(BIN)/devcluster image build --install --tag $(TAG) $(if $(RUN),--pipeline) >/dev/null
+	KRAFTQUORUM_IMAGE_TAG=$(TAG) $(BIN)/pytest tests/image$(if $(RUN),,/test_archives.py) -m image -q
+
 sbom: $(SUPPLY_READY) ## Write and check the list of contents (SBOM) of each image into build/sbom: TAG=…, PIPELINE=0
 	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline) \
 	  | cut -f3 | grep -v '/pause-' | xargs $(BIN)/python tools/image_sbom.py --into build/sbom

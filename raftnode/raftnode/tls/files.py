@@ -8,6 +8,7 @@ on with what it has.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,9 @@ _log = structlog.get_logger(__name__)
 
 LOOK_S = 1.0
 """Interval between two looks at the files."""
+
+EXPIRES_SOON = 0.1
+"""Share of its validity that is left when a certificate expires soon; as in the alert."""
 
 RETRY_S = 60.0
 """Bad files that do not change are read again after this: a certificate may become valid."""
@@ -63,13 +67,36 @@ class TlsFiles:
         self.version = 0
         self.problem: str | None = None
         self._looks_since_problem = 0
+        self._warned: str | None = None
 
     async def watch(self, on_changed: Callable[[], None] = lambda: None) -> None:
         """Look at the files once a second, until cancelled; call back after a change."""
         while True:
+            self.warn(dt.datetime.now(dt.UTC))
             await asyncio.sleep(LOOK_S)
             if await self.look():
                 on_changed()
+
+    def warn(self, now: dt.datetime) -> None:
+        """Log once that the certificate in force expires soon, and once that it has expired."""
+        left_s, certificate = self.material.seconds_left(now), self.material.certificate
+        state = None
+        if left_s <= 0:
+            state = "expired"
+        elif left_s < self.material.lifetime_s * EXPIRES_SOON:
+            state = "expires soon"
+        if state == self._warned:
+            return
+        self._warned = state
+        fields = {
+            "listener": self.rules.listener,
+            "sha256": certificate.sha256,
+            "not_after": certificate.not_after.isoformat(),
+        }
+        if state == "expired":
+            _log.error("certificate_expired", **fields)
+        elif state is not None:
+            _log.warning("certificate_expiry_approached", **fields)
 
     async def look(self) -> bool:
         """Take the files if they have changed and are good; return whether they were taken."""

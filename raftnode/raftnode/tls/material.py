@@ -80,6 +80,15 @@ class Material:
     server: ssl.SSLContext
     client: ssl.SSLContext
 
+    def seconds_left(self, now: dt.datetime) -> float:
+        """How long this node's certificate is still valid."""
+        return (self.certificate.not_after - now).total_seconds()
+
+    @property
+    def lifetime_s(self) -> float:
+        """From the begin to the end of its validity."""
+        return (self.certificate.not_after - self.certificate.not_before).total_seconds()
+
     @property
     def clusters(self) -> frozenset[str]:
         """The clusters that this node's certificate names."""
@@ -185,8 +194,8 @@ def _contexts(
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Peers are known by their URI: an address is only advice.
     client.check_hostname = False
-    # Each connection is verified with the CAs of its time: none is resumed.
-    server.options |= ssl.OP_NO_TICKET
+    # Each connection is verified with the CAs of its time: none is resumed or renegotiated.
+    server.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
     server.num_tickets = 0
     for context in (server, client):
         context.minimum_version = (

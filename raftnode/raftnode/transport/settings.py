@@ -10,7 +10,7 @@ class TransportSettings:
     """Every queue has a limit and every wait an end.
 
     Attributes:
-        connect_timeout_ms: for one attempt: name, TCP, upgrade and hello together. Half of an
+        connect_timeout_ms: for one attempt: name, TCP, TLS, upgrade and hello together. Half of an
             election timeout, so that one address that never answers does not cost an election.
         hello_timeout_ms: how long a server waits for the dialler's hello.
         heartbeat_ms: silence after which a ping is sent; without a pong in half of this time the

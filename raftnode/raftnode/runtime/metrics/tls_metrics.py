@@ -54,9 +54,7 @@ class TlsMetrics(MetricTable[Any]):
         """Show what a listener presents and trusts."""
         expiry = self.tls_certificate_expiry_timestamp_seconds.labels(listener)
         expiry.set(material.certificate.not_after.timestamp())
-        certificate = material.certificate
-        lifetime = certificate.not_after - certificate.not_before
-        self.tls_certificate_lifetime_seconds.labels(listener).set(lifetime.total_seconds())
+        self.tls_certificate_lifetime_seconds.labels(listener).set(material.lifetime_s)
         if material.trusted:
             first = min(ca.not_after for ca in material.trusted)
             self.tls_ca_expiry_timestamp_seconds.labels(listener).set(first.timestamp())

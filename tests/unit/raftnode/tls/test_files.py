@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from proofkit.certificates import SPIFFE, Authority
 from raftnode.tls.files import Reload, TlsFiles
@@ -121,3 +123,23 @@ async def test_the_cluster_that_the_node_joined_counts(tmp_path):
     assert files.problem is not None
     assert f"{SPIFFE}/Other/node/1" in files.problem
     assert CLUSTER in files.problem
+
+
+async def test_an_expiry_is_logged_before_and_after(tmp_path):
+    files, _ = watched(tmp_path)
+    material = files.material
+    end, lifetime = material.certificate.not_after, dt.timedelta(seconds=material.lifetime_s)
+    with capture_logs() as lines:
+        for share in (0.5, 0.11, 0.09, 0.05, -0.01, -0.02):
+            files.warn(end - lifetime * share)
+        issue(tmp_path)
+        assert await files.look()
+        files.warn(dt.datetime.now(dt.UTC))
+        files.warn(files.material.certificate.not_after)
+    events = [line["event"] for line in lines]
+    assert events == [
+        "certificate_expiry_approached",
+        "certificate_expired",
+        "certificate_loaded",
+        "certificate_expired",
+    ]

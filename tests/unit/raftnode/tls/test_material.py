@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,3 +142,11 @@ def test_a_key_with_a_password(tmp_path):
         )
     )
     assert "the key has a password; give a key without one" in refused(rules_of(files))
+
+
+def test_no_session_is_resumed_and_none_renegotiated(tmp_path):
+    server = load_material(rules_of(issue(tmp_path))).server
+    assert server.num_tickets == 0
+    assert server.options & ssl.OP_NO_TICKET
+    assert server.options & ssl.OP_NO_RENEGOTIATION
+    assert server.minimum_version == ssl.TLSVersion.TLSv1_3

@@ -234,6 +234,7 @@ async def test_clients_that_the_api_refuses(
     quorum = quorum_of(tmp_path, network, request, required, client_certificates=True)
     async with quorum:
         await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
         [node, security] = [quorum.nodes[0], quorum.security]
         assert security is not None
         ca = security.root / "ca.crt"
@@ -282,6 +283,7 @@ async def test_tls_on_a_plain_port_is_refused_by_the_client(
     quorum = quorum_of(tmp_path, network, request, peer_tls="disabled", api_tls="disabled")
     async with quorum:
         await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
         [node, security] = [quorum.nodes[0], quorum.security]
         assert security is not None
         replace_file(security.root / "ca.crt", security.authority.pem)
@@ -318,6 +320,7 @@ async def test_peers_that_a_node_refuses(
     quorum = quorum_of(tmp_path, network, request)
     async with quorum:
         await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
         [node, security] = [quorum.nodes[0], quorum.security]
         assert security is not None
         for case, presented in PEERS.items():
@@ -578,3 +581,28 @@ async def test_a_living_quorum_rolls_from_plain_to_tls_and_back_without_a_failed
             await roll(quorum, quorum.client, "disabled")
             await grows(written)
         print(f"rolled: {total + len(written)} writes")  # noqa: T201
+
+
+async def test_a_node_with_damaged_storage_answers_probes_in_tls(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    quorum = quorum_of(tmp_path, network, request, {"RAFTNODE_DAMAGE_TOLD_MS": "60000"})
+    async with quorum:
+        await quorum.form(1)
+        [node, security] = [quorum.nodes[0], quorum.security]
+        assert security is not None
+        assert await asyncio.to_thread(node.stop) == 0
+        damaged = node.directory / "__cluster_metadata-0" / "quorum-state"
+        damaged.write_bytes(damaged.read_bytes().replace(b"leaderEpoch", b"leaderEposh"))
+        node.start()
+        context = make_context(security.credentials())
+
+        async def told() -> str | None:
+            url = f"https://{node.api}/healthz/ready"
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(url, ssl=context) as answer,
+            ):
+                return (await answer.text()) if answer.status == 503 else None
+
+        assert "must be replaced" in await eventually(told, what="an answer")

@@ -19,6 +19,7 @@ _IDENTITY = "it is the replica's identity, which the operator gives to each pod"
 _ADDRESS = "it is an address, which the operator derives from the pod and its Services"
 _PATH = "it is a path in the container, which the operator sets"
 _TLS = "it belongs to the certificates of the nodes, which the operator sets"
+_ACCESS = "it belongs to access control, which the operator sets up for the whole quorum"
 
 SET_BY_OPERATOR: dict[str, str] = {
     "node_id": _IDENTITY,
@@ -42,6 +43,11 @@ SET_BY_OPERATOR: dict[str, str] = {
     "api_tls_key_file": _PATH,
     "api_tls_ca_file": _PATH,
     "api_tls_client_certificates": _TLS,
+    "access_file": _ACCESS,
+    "access_jwks_file": _ACCESS,
+    "access_token_audience": _ACCESS,
+    "access_token_issuer": _ACCESS,
+    "audit_log": _ACCESS,
     "termination_log": _PATH,
     "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
 }

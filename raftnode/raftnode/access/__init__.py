@@ -4,8 +4,9 @@
 - `document`: the access file as text, checked strictly;
 - `access_list`: the same, ready to be asked; what a request presents, and whose it is;
 - `service_accounts`: tokens of Kubernetes ServiceAccounts, checked with the cluster's keys;
+- `audit_log`: a line for each change and for refusals;
 - `access_file`: a file that is followed as it changes.
 
-Apart from `access_file` the package is pure: values in, a decision out. `authorization` in
+Apart from the two files the package is pure: values in, a decision out. `authorization` in
 `raftnode.api` applies it to requests and sessions.
 """

@@ -35,6 +35,10 @@ class How(StrEnum):
     CERTIFICATE = "certificate"
     SERVICE_ACCOUNT = "service_account"
     NODE = "node"
+    SYSTEM = "system"
+    """The user of the machine, who runs a command on the node's files."""
+    QUORUM = "quorum"
+    """The leader, by the peers' protocol."""
     NONE = "none"
 
 

@@ -7,7 +7,11 @@ that was opened before the change is bound by it, too.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import quote
 
@@ -26,6 +30,7 @@ from raftnode.access.access_list import (
     Reason,
     token_hash,
 )
+from raftnode.access.audit_log import AuditLog, AuditRecord
 from raftnode.access.roles import EVERYTHING, Verb
 from raftnode.access.service_accounts import AccountTokens, TokenRefusedError, looks_signed
 from raftnode.api.client_certificate import names_of
@@ -43,6 +48,9 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 """The header of each answer 401."""
 
 _BEARER = "bearer"
+_CHANGES = frozenset({Verb.ADMIN, Verb.RESIGN})
+"""What the audit log has a line for even if it is allowed."""
+
 _READS = frozenset({Verb.READ, Verb.DESCRIBE, Verb.METRICS})
 """What may wait before it answers, and then must still be allowed."""
 
@@ -76,9 +84,13 @@ class Caller:
         gate: has the access file.
         presented: with the request, or when the session was opened.
         address: where it comes from.
+
+    Attributes:
+        operation: what it asked for, by the API's name.
+        target: what a change is about, for the audit log.
     """
 
-    __slots__ = ("_access", "_gate", "_identity", "address", "presented")
+    __slots__ = ("_access", "_gate", "_identity", "address", "operation", "presented", "target")
 
     def __init__(self, gate: Gate, presented: Presented, address: str) -> None:
         self._gate = gate
@@ -86,6 +98,8 @@ class Caller:
         self._identity = ANONYMOUS
         self.presented = presented
         self.address = address
+        self.operation = ""
+        self.target = ""
 
     @property
     def identity(self) -> Identity:
@@ -133,6 +147,7 @@ class Gate:
         accounts: checks tokens of ServiceAccounts; None: there are none.
         serving: which part of the API the listener serves, and where the node serves the others.
         observer: is called for each refusal; None: no observer.
+        audit: gets changes and refusals; None: no audit log.
     """
 
     def __init__(
@@ -143,8 +158,10 @@ class Gate:
         *,
         serving: Serving = EVERY_PART,
         observer: AccessObserver | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._own = own
+        self._audit = audit
         self._file = access_file
         self._accounts = accounts
         self.serving = serving
@@ -198,13 +215,14 @@ class Gate:
             return Presented(problem=str(error))
         return Presented(service_account=account.name, expires_s=account.expires_s)
 
-    def permit(self, request: web.Request, need: Need) -> None:
+    def permit(self, request: web.Request, need: Need, operation: str) -> None:
         """Refuse a request that the access file does not allow, or that is for another cluster.
 
         Raises:
             RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED, INCONSISTENT_CLUSTER_ID.
         """
         caller = request[CALLER]
+        caller.operation = operation
         if self._file is not None:
             caller.check(need.verb, need.target(request))
         for meant in request.headers.getall(HEADER_CLUSTER_ID, []):
@@ -241,10 +259,59 @@ class Gate:
             listener=self._listener,
         )
         if denied.reason is Reason.OTHER_CLUSTER:
-            return refusal("INCONSISTENT_CLUSTER_ID", denied.message)
-        if denied.reason in UNAUTHENTICATED:
-            return refusal("AUTHENTICATION_FAILED", denied.message)
-        return refusal("AUTHORIZATION_FAILED", denied.message)
+            error = "INCONSISTENT_CLUSTER_ID"
+        elif denied.reason in UNAUTHENTICATED:
+            error = "AUTHENTICATION_FAILED"
+        else:
+            error = "AUTHORIZATION_FAILED"
+        if self._audit is not None:
+            record = self._record("refused", caller, verb, "not_done", error)
+            self._audit.refusal(replace(record, reason=denied.reason.value))
+        return refusal(error, denied.message)
+
+    @contextmanager
+    def audited(self, request: web.Request, need: Need) -> Generator[None]:
+        """Write the outcome of a change of the quorum, or of the node, into the audit log."""
+        audit, caller = self._audit, request[CALLER]
+        if audit is None or need.verb not in _CHANGES:
+            yield
+            return
+        outcome, error = "unknown", "INTERNAL"
+        try:
+            yield
+            outcome, error = "done", None
+        except RequestError as refused:
+            outcome, error = refused.outcome, refused.error
+            raise
+        except asyncio.CancelledError:
+            error = None  # the client has gone, and the change may go on
+            raise
+        finally:
+            audit.change(self._record("changed", caller, need.verb, outcome, error))
+
+    def _record(
+        self, event: str, caller: Caller, verb: Verb, outcome: str, error: str | None
+    ) -> AuditRecord:
+        identity = caller.identity
+        return AuditRecord(
+            event,
+            subject=identity.name,
+            authenticated_by=identity.how.value,
+            remote=caller.address,
+            listener=self._listener,
+            verb=verb.value,
+            operation=caller.operation,
+            target=caller.target,
+            outcome=outcome,
+            error=error,
+        )
+
+
+def note_target(request: web.Request, target: object) -> None:
+    """Note what a change is about, for the audit log."""
+    caller = request.get(CALLER)
+    if caller is not None:
+        caller.target = str(target)
 
 
 def holder_of(request: web.BaseRequest, address: str) -> str:

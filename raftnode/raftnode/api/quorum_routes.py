@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from raftnode.api.authorization import note_target
 from raftnode.api.errors import refusal
-from raftnode.api.http import Route, json_response, read_json, read_query
+from raftnode.api.http import ModelT, Route, json_response, read_json, read_query
 from raftnode.api.model import (
     AddVoterRequest,
     CancelReassignmentRequest,
@@ -39,6 +40,16 @@ _CHANGE_ERRORS = (
 )
 
 
+async def read_change(request: web.Request, model: type[ModelT]) -> ModelT:
+    """Read the body of a change, and note it for the audit log.
+
+    Raises: as `read_json`.
+    """
+    body = await read_json(request, model, max_bytes=_BODY_MAX_BYTES)
+    note_target(request, body.model_dump_json(exclude={"timeout_ms"}, exclude_none=True))
+    return body
+
+
 def check_cluster(service: NodeService, cluster_id: str | None) -> None:
     """Refuse a voter change that is meant for another cluster (P3, P28: AddVoter's ClusterId).
 
@@ -63,39 +74,39 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
         )
 
     async def add_voter(request: web.Request) -> web.StreamResponse:
-        body = await read_json(request, AddVoterRequest, max_bytes=_BODY_MAX_BYTES)
+        body = await read_change(request, AddVoterRequest)
         check_cluster(service, body.cluster_id)
         return json_response(await service.add_voter(body))
 
     async def remove_voter(request: web.Request) -> web.StreamResponse:
-        body = await read_json(request, RemoveVoterRequest, max_bytes=_BODY_MAX_BYTES)
+        body = await read_change(request, RemoveVoterRequest)
         check_cluster(service, body.cluster_id)
         return json_response(await service.remove_voter(body))
 
     async def reassign(request: web.Request) -> web.StreamResponse:
-        body = await read_json(request, ReassignRequest, max_bytes=_BODY_MAX_BYTES)
+        body = await read_change(request, ReassignRequest)
         check_cluster(service, body.cluster_id)
         return json_response(await service.reassign(body))
 
     async def cancel_reassignment(request: web.Request) -> web.StreamResponse:
-        body = await read_json(request, CancelReassignmentRequest, max_bytes=_BODY_MAX_BYTES)
+        body = await read_change(request, CancelReassignmentRequest)
         check_cluster(service, body.cluster_id)
         return json_response(await service.reassign(body))
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
-        body = await read_json(request, UpgradeRequest, max_bytes=_BODY_MAX_BYTES)
+        body = await read_change(request, UpgradeRequest)
         return json_response(await service.upgrade(body))
 
     async def resign(request: web.Request) -> web.StreamResponse:
-        await service.resign(await read_json(request, ResignRequest, max_bytes=_BODY_MAX_BYTES))
+        await service.resign(await read_change(request, ResignRequest))
         return json_response(service.describe_node())
 
     async def form(request: web.Request) -> web.StreamResponse:
-        await service.form(await read_json(request, FormRequest, max_bytes=_BODY_MAX_BYTES))
+        await service.form(await read_change(request, FormRequest))
         return json_response(service.describe_node())
 
     async def join(request: web.Request) -> web.StreamResponse:
-        await service.join(await read_json(request, JoinRequest, max_bytes=_BODY_MAX_BYTES))
+        await service.join(await read_change(request, JoinRequest))
         return json_response(service.describe_node())
 
     return (

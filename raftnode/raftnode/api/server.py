@@ -111,16 +111,20 @@ def make_app(
     async def describe_api(_request: web.Request) -> web.StreamResponse:
         return web.json_response(document)
 
-    needs: dict[web.AbstractRoute, Need] = {}
+    needs: dict[web.AbstractRoute, tuple[Need, str]] = {}
     checks = _Checks(guard, gate, needs)
     app = web.Application(middlewares=[_make_middleware(observer, checks)])
     app[GUARD], app[BODY_LIMITS] = guard, guard
     for route in routes:
         # A key is all the rest of the path, slashes and line ends too.
         path = route.path.replace("{key}", "{key:(?s:.*)}")
-        needs[app.router.add_route(route.method, path, serving.handler_of(route))] = route.need
+        needs[app.router.add_route(route.method, path, serving.handler_of(route))] = (
+            route.need,
+            route.operation_id,
+        )
     if serving.serves(Part.DESCRIPTION):
-        needs[app.router.add_route("GET", "/openapi.json", describe_api)] = DESCRIBE
+        described = app.router.add_route("GET", "/openapi.json", describe_api)
+        needs[described] = (DESCRIBE, "describeApi")
     app.on_shutdown.append(sessions.close_all)
     return app
 
@@ -313,7 +317,7 @@ class _Checks:
 
     guard: Guard
     gate: Gate
-    needs: Mapping[web.AbstractRoute, Need]
+    needs: Mapping[web.AbstractRoute, tuple[Need, str]]
 
     async def answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request that may start and is allowed.
@@ -321,14 +325,16 @@ class _Checks:
         Raises:
             RequestError: it may not, or its handler refuses it.
         """
-        need = self.needs.get(request.match_info.route)
+        declared = self.needs.get(request.match_info.route)
         self.gate.identify(request)
         async with self.guard.request(request):
-            if need is None:  # of no route: it is refused without a look at anything
+            if declared is None:  # of no route: it is refused without a look at anything
                 return await handler(request)
-            self.gate.permit(request, need)
+            need, operation = declared
+            self.gate.permit(request, need, operation)
             try:
-                response = await handler(request)
+                with self.gate.audited(request, need):
+                    response = await handler(request)
             except RequestError:
                 self.gate.permit_answer(request, need)
                 raise

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import uuid
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from raftnode.access.access_list import How
+from raftnode.access.audit_log import AuditRecord, open_audit_log
 from raftnode.commands.output import print_fields, print_json, reporting, usage
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.state import Latch
@@ -66,6 +70,14 @@ def format_directory(
             "Give the same on each voter.",
         ),
     ] = RAFT_VERSION,
+    audit_log: Annotated[
+        str | None,
+        typer.Option(
+            envvar="RAFTNODE_AUDIT_LOG",
+            metavar="FILE",
+            help="The node's audit log, which gets a line: a file, stderr or off. Default: off.",
+        ),
+    ] = None,
 ) -> None:
     """Format an empty directory; a formatted directory is never changed.
 
@@ -73,6 +85,7 @@ def format_directory(
     --cluster-id, it observes that cluster.
     """
     with reporting():
+        audit = open_audit_log(audit_log, by_default=False)
         given = _directory_id(directory_id)
         latch: Latch | None = None
         if standalone and initial_voters:
@@ -104,6 +117,16 @@ def format_directory(
             finally:
                 directory.close()
         belongs = latch.cluster_id if latch else cluster_id
+        if audit is not None:
+            audit.change(
+                AuditRecord(
+                    "changed",
+                    subject=f"uid {os.getuid()}",
+                    authenticated_by=How.SYSTEM.value,
+                    operation="format",
+                    target=json.dumps({"replica": str(key), "cluster_id": belongs}),
+                )
+            )
         typer.echo(f"formatted {log_dir} as {key}, cluster id {belongs or 'not known yet'}")
 
 

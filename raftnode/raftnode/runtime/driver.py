@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -111,6 +111,9 @@ class Driver:
     Args:
         on_changed: called after each turn in which anything happened.
         on_error: called with the error of a failed read for a Fetch.
+
+    Attributes:
+        on_fact: called with each fact that the core tells, and its fields.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class Driver:
         self._dead = False
         self._in_turn = False
         self._turns: TurnSchedule[Barrier] | None = None
+        self.on_fact: Callable[[str, Mapping[str, object]], None] = lambda _name, _fields: None
 
     @property
     def dead(self) -> bool:
@@ -304,6 +308,7 @@ class Driver:
                 parts.appends.leadership_lost()
             case Fact(name, fields):
                 _log.info(name, **dict(fields))
+                self.on_fact(name, dict(fields))
             case Halt(reason, message):
                 _halt(reason, message)
             case _:

@@ -184,6 +184,7 @@ class Node:
             raise await asyncio.to_thread(directory.set_aside, error) from error
         finally:
             directory.close()
+            access.close()
 
     async def _run_in(self, directory: DataDirectory, access: Access) -> None:
         settings = self.settings

@@ -128,6 +128,14 @@ class NodeSettings(BaseModel):
         description="The issuer that the token of a ServiceAccount must have: `issuer` of "
         "`kubectl get --raw /.well-known/openid-configuration`. The default is that of kubeadm.",
     )
+    audit_log: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="Where the node writes a JSON line for each change of the quorum or of itself, "
+        "and for refused requests: `stderr`, a path, or `off`. The node appends to the file, and "
+        "opens it again after a rotation. None: `stderr` if `access_file` is set, else `off`.",
+    )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
         description="Peer addresses at which to look for the quorum, comma separated. The node "

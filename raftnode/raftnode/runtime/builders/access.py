@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
+from raftnode.access.access_list import How
+from raftnode.access.audit_log import AuditLog, AuditRecord, open_audit_log
 from raftnode.access.service_accounts import AccountTokens, KeySet
 from raftnode.api.authorization import Gate
 from raftnode.api.listeners import Listener, Serving
@@ -20,6 +23,11 @@ from raftnode.runtime.process.tasks import Tasks
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings
 
+AUDITED_FACTS = frozenset(
+    {"cluster_joined", "snapshot_installed", "voters_changed", "voters_reverted"}
+)
+"""What a leader makes this node do, which no request to the API shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -28,10 +36,12 @@ class Access:
     Attributes:
         file: the access file; None: every request is allowed.
         accounts: checks tokens of ServiceAccounts; None: there are none.
+        audit: gets changes and refusals; None: no audit log.
     """
 
     file: AccessFile | None = None
     accounts: AccountTokens | None = None
+    audit: AuditLog | None = None
 
     def gates(
         self,
@@ -45,6 +55,8 @@ class Access:
             self.file.observe(metrics)
         if self.accounts is not None:
             self.accounts.file.observe(metrics)
+        if self.audit is not None:
+            self.audit.on_lost = metrics.audit_lines_lost.inc
         return {
             listener: Gate(
                 service,
@@ -52,9 +64,24 @@ class Access:
                 self.accounts,
                 serving=Serving(listener, addresses),
                 observer=metrics,
+                audit=self.audit,
             )
             for listener in addresses
         }
+
+    def note_fact(self, name: str, fields: Mapping[str, object]) -> None:
+        """Write what the quorum has decided into the audit log, if it concerns access."""
+        if self.audit is not None and name in AUDITED_FACTS:
+            self.audit.change(
+                AuditRecord(
+                    name, authenticated_by=How.QUORUM.value, target=json.dumps(fields, default=str)
+                )
+            )
+
+    def close(self) -> None:
+        """Close the audit log."""
+        if self.audit is not None:
+            self.audit.close()
 
     def follow(self, tasks: Tasks) -> None:
         """Read the files again whenever they change."""
@@ -80,4 +107,5 @@ def read_access(settings: NodeSettings) -> Access:
             audience=settings.access_token_audience,
             issuer=settings.access_token_issuer,
         ),
+        open_audit_log(settings.audit_log, by_default=path is not None),
     )

@@ -135,6 +135,7 @@ async def running_node(
     )
     gauges = Gauges(metrics, core.replica, writes.appends, version, waited_s)
     base.before_scrape.call(gauges.show)
+    driver.on_fact = access.note_fact
     running = Running(core, parts, driver, service)
     base.after_turn.add(
         gauges.watch_elections,

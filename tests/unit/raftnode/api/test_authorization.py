@@ -19,6 +19,7 @@ from proofkit.accounttokens import AUDIENCE, ISSUER, AccountIssuer, write_keys
 from proofkit.memoryservice import MemoryService
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
 from raftnode.access.access_list import token_hash
+from raftnode.access.audit_log import AuditLog
 from raftnode.access.roles import Role
 from raftnode.access.service_accounts import LEEWAY_S, AccountTokens, KeySet
 from raftnode.api.authorization import Gate
@@ -191,6 +192,7 @@ async def served(
     subjects: list[Any] | None,
     anonymous: Any = None,
     accounts: AccountTokens | None = None,
+    audit: AuditLog | None = None,
     **limits: int,
 ) -> AsyncIterator[Api]:
     service, registry = MemoryService(), CollectorRegistry()
@@ -202,7 +204,7 @@ async def served(
             value["anonymous"] = {"grants": anonymous}
         path.write_text(json.dumps(value))
         file = open_access_file(path)
-    gate = Gate(service, file, accounts, observer=AccessMetrics(registry))
+    gate = Gate(service, file, accounts, observer=AccessMetrics(registry), audit=audit)
     guard = Guard(ClientLimits(**limits))
     app = make_app(service, registry=registry, version="1", gate=gate, guard=guard)
     server = ApiServer(app, shutdown_grace_ms=0)
@@ -212,6 +214,8 @@ async def served(
             yield Api(service, http, at, registry, path, file)
     finally:
         await server.stop()
+        if audit is not None:
+            audit.close()
 
 
 @pytest.fixture
@@ -531,3 +535,64 @@ async def test_a_service_account_is_known_by_its_token_until_that_ends(tmp_path:
             assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
             await asyncio.sleep(4)
             assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "AUTHENTICATION_FAILED"
+
+
+def audited(tmp_path: Path) -> list[Any]:
+    return [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+
+
+CHANGES = {operation_id for operation_id, roles in ALLOWED.items() if roles == {ADMIN}}
+
+
+@pytest.mark.without(f"{GATE}.audited", "need.verb not in _CHANGES", "True")
+async def test_each_change_leaves_a_line_with_its_outcome(tmp_path: Path):
+    async with served(tmp_path, SUBJECTS, audit=AuditLog(tmp_path / "audit")) as api:
+        for operation_id in sorted(CHANGES):
+            await api.operate(operation_id, "admin", json={"x": 1})
+        lines = audited(tmp_path)
+        assert {line["operation"] for line in lines} == CHANGES
+        assert {line["outcome"] for line in lines} == {"not_done"}
+        assert {line["error"] for line in lines} == {"INVALID_REQUEST"}
+        for line in lines:
+            assert (line["event"], line["subject"], line["authenticated_by"]) == (
+                "changed",
+                "admin",
+                "token",
+            )
+            assert (line["remote"], line["listener"]) == ("127.0.0.1", "client")
+        await api.operate("upgrade", "admin", json={"raft_version": 2})
+        done = audited(tmp_path)[-1]
+        assert (done["outcome"], done["target"]) == ("done", '{"raft_version":2}')
+        assert "error" not in done
+        api.service.fail_next(refusal("LEADERSHIP_LOST", "gone"))
+        await api.operate("upgrade", "admin", json={"raft_version": 2})
+        assert audited(tmp_path)[-1]["outcome"] == "unknown"
+        before = len(audited(tmp_path))
+        await api.operate("putKey", "all", data=b"1")
+        await api.operate("getKey", "all")
+        assert len(audited(tmp_path)) == before
+
+
+async def test_each_refusal_leaves_a_line_without_a_secret(tmp_path: Path):
+    async with served(tmp_path, SUBJECTS, audit=AuditLog(tmp_path / "audit")) as api:
+        await api.operate("addVoter", "read")
+        await api.operate("getKey", "a-token-of-no-subject")
+        await api.operate("getKey", None)
+        await api.operate("getKey", "theirs")
+        await api.operate("getKey", "read", headers={HEADER_CLUSTER_ID: "other"})
+        async with api.session("read") as session:
+            await session.ask(Kind.PUT, BODIES[Kind.PUT])
+    lines = audited(tmp_path)
+    assert [(line["reason"], line.get("subject"), line["error"]) for line in lines] == [
+        ("role_missing", "read", "AUTHORIZATION_FAILED"),
+        ("unknown_credentials", None, "AUTHENTICATION_FAILED"),
+        ("no_credentials", None, "AUTHENTICATION_FAILED"),
+        ("outside_prefixes", "theirs", "AUTHORIZATION_FAILED"),
+        ("other_cluster", "read", "INCONSISTENT_CLUSTER_ID"),
+        ("role_missing", "read", "AUTHORIZATION_FAILED"),
+    ]
+    assert {(line["event"], line["outcome"]) for line in lines} == {("refused", "not_done")}
+    text = (tmp_path / "audit").read_text()
+    assert "a-token-of-no-subject" not in text
+    assert token_hash(b"a-token-of-no-subject") not in text
+    assert KEY not in text

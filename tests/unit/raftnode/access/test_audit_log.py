@@ -1,0 +1,118 @@
+"""The audit log as a file: its lines, its limits, rotation, and a disk that is full."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftnode.access import audit_log as module
+from raftnode.access.audit_log import AuditLog, AuditRecord, open_audit_log
+from raftnode.errors import ConfigurationError
+
+REFUSED = AuditRecord("refused", subject="app", reason="role_missing", outcome="not_done")
+CHANGED = AuditRecord("changed", subject="app", operation="addVoter", target="x" * 1000)
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "reference" / "audit-log.md"
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_line_has_the_time_and_what_is_known(tmp_path: Path):
+    audit = AuditLog(tmp_path / "audit")
+    audit.change(CHANGED)
+    audit.close()
+    [line] = lines(tmp_path / "audit")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
+    assert line.pop("target") == "x" * 500 + "…"
+    assert line == {
+        "event": "changed",
+        "subject": "app",
+        "operation": "addVoter",
+        "outcome": "done",
+    }
+    assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o600
+
+
+def test_a_text_of_a_client_cannot_make_a_line(tmp_path: Path):
+    audit = AuditLog(tmp_path / "audit")
+    audit.change(AuditRecord("changed", target='a\n{"event": "changed"}\u2028'))
+    audit.close()
+    assert len(lines(tmp_path / "audit")) == 1
+
+
+def test_refusals_are_limited_by_reason_and_subject_and_changes_are_not(tmp_path: Path):
+    audit = AuditLog(tmp_path / "audit")
+    for _ in range(100):
+        audit.refusal(REFUSED)
+        audit.change(CHANGED)
+    audit.refusal(AuditRecord("refused", subject="other", reason="role_missing"))
+    audit.close()
+    written = lines(tmp_path / "audit")
+    assert len([line for line in written if line["event"] == "changed"]) == 100
+    assert len([line for line in written if line["subject"] == "app"]) == 105
+    assert written[-1]["subject"] == "other"
+
+
+def test_a_rotated_file_is_replaced(tmp_path: Path):
+    path = tmp_path / "audit"
+    audit = AuditLog(path)
+    audit.change(CHANGED)
+    path.rename(tmp_path / "audit.1")
+    audit.change(CHANGED)
+    path.unlink()
+    audit.change(CHANGED)
+    audit.close()
+    assert len(lines(tmp_path / "audit.1")) == 1
+    assert len(lines(path)) == 1
+
+
+def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lost: list[int] = []
+    audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module.os, "write", fail)
+        audit.change(CHANGED)
+    audit.change(CHANGED)
+    audit.close()
+    assert len(lost) == 1
+    assert len(lines(tmp_path / "audit")) == 1
+
+
+def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path):
+    with pytest.raises(
+        ConfigurationError, match=r"^audit_log: .* cannot be opened: Is a directory"
+    ):
+        AuditLog(tmp_path)
+
+
+def test_the_setting_says_where_the_lines_go(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    assert open_audit_log(None, by_default=False) is None
+    assert open_audit_log("off", by_default=True) is None
+    for setting in (None, "stderr"):
+        audit = open_audit_log(setting, by_default=True)
+        assert audit is not None
+        audit.change(CHANGED)
+        audit.close()
+    assert len(capfd.readouterr().err.splitlines()) == 2
+    audit = open_audit_log(str(tmp_path / "audit"), by_default=False)
+    assert audit is not None
+    audit.close()
+
+
+def test_the_page_names_every_field():
+    named = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    fields = set(AuditRecord.__dataclass_fields__) - {"event"} | {"time", "left_out"}
+    assert fields <= named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from proofkit.accounttokens import AccountIssuer, write_keys
 from proofkit.localquorum import LocalNode, LocalQuorum
+from proofkit.loopback import LoopbackNetwork
+from proofkit.quorumsecurity import QuorumSecurity
 from raftnode.settings import NodeSettings
 
 pytestmark = pytest.mark.timeout(120)
@@ -73,6 +77,46 @@ async def test_a_clients_token_is_in_no_log_no_answer_and_no_metric(quorum: Loca
     assert "listener_started" in said
     assert SECRET not in said
     assert SECRET not in node.termination_message.read_text()
+
+
+async def test_no_secret_of_access_control_is_in_a_log_an_answer_or_a_metric(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+) -> None:
+    """Of a token that is known, one that is not, and a signed one that is refused."""
+    cluster_id = "SecretSecretSecretSecr"
+    security = QuorumSecurity(
+        tmp_path / "security", cluster_id, peer_tls="disabled", api_tls="disabled"
+    )
+    issuer, keys = AccountIssuer(), tmp_path / "jwks.json"
+    write_keys(keys, issuer)
+    settings = {
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(request.config.rootpath / ".hypothesis"),
+        "RAFTNODE_ACCESS_JWKS_FILE": str(keys),
+        "RAFTNODE_LOG_LEVEL": "debug",
+    }
+    quorum = LocalQuorum(tmp_path, 1, network, settings, cluster_id=cluster_id, security=security)
+    async with quorum:
+        await quorum.form(1)
+        node = quorum.nodes[0]
+        admin = security.token_file("admin").read_text()
+        tokens = [admin, SECRET, issuer.token(), issuer.token(aud=SECRET), f"a.{SECRET}.c"]
+        said: list[str] = []
+        for token in tokens:
+            async with aiohttp.ClientSession(
+                f"http://{node.api}", headers={"Authorization": f"Bearer {token}"}
+            ) as session:
+                for path in ("/metrics", "/v1/node", "/v1/log", "/openapi.json", "/v1/session"):
+                    async with session.get(path) as response:
+                        said.append(await response.text())
+                async with session.post("/v1/quorum/resign", json={}) as response:
+                    said.append(await response.text())
+        node.stop()
+        said += [node.output(), node.termination_message.read_text()]
+        assert '"event": "refused"' in said[-2]
+        hashes = [hashlib.sha256(token.encode()).hexdigest() for token in tokens]
+        secrets = [*hashes, *(part for token in tokens for part in token.split(".") if part[1:])]
+        for text in said:
+            assert not [secret for secret in secrets if secret in text]
 
 
 def test_a_file_of_the_settings_is_never_quoted(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from raftnode.statemachine.kv import KeyValueReader
 _PAGE_MAX_BYTES = 1 << 20
 """A page of a listing ends before its values exceed this; it has at least one entry."""
 
-_READ_ERRORS = ("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK")
+_READ_ERRORS = ("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK", "SHUTTING_DOWN")
 
 
 def kv_routes(service: NodeService, limits: ApiLimits) -> tuple[Route, ...]:

@@ -35,6 +35,7 @@ _CHANGE_ERRORS = (
     "TOO_MANY_CHANGES",
     "WAITING",
     "NOT_COMMITTED",
+    "SHUTTING_DOWN",
     "TIMED_OUT",
     "LEADERSHIP_LOST",
 )
@@ -119,7 +120,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             DESCRIBE,
             query=QuorumQuery,
             response=QuorumInfo,
-            errors=("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK"),
+            errors=("NOT_LEADER", "NOT_CONFIRMED", "NODE_BLANK", "SHUTTING_DOWN"),
         ),
         Route(
             "POST",
@@ -201,6 +202,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
                 "VERSION_NOT_LOWERED",
                 "TOO_MANY_CHANGES",
                 "WAITING",
+                "SHUTTING_DOWN",
                 "TIMED_OUT",
                 "LEADERSHIP_LOST",
             ),
@@ -215,7 +217,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             RESIGN,
             json_body=ResignRequest,
             response=NodeInfo,
-            errors=("NOT_LEADER", "NODE_BLANK"),
+            errors=("NOT_LEADER", "NODE_BLANK", "NOT_CONFIRMED", "SHUTTING_DOWN"),
         ),
         Route(
             "POST",
@@ -227,7 +229,7 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             ADMIN,
             json_body=FormRequest,
             response=NodeInfo,
-            errors=("ALREADY_FORMED", "NOT_LISTED"),
+            errors=("ALREADY_FORMED", "NOT_LISTED", "SHUTTING_DOWN"),
         ),
         Route(
             "POST",
@@ -238,6 +240,6 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             ADMIN,
             json_body=JoinRequest,
             response=NodeInfo,
-            errors=("CLUSTER_ID_MISMATCH", "ALREADY_FORMED"),
+            errors=("CLUSTER_ID_MISMATCH", "ALREADY_FORMED", "SHUTTING_DOWN"),
         ),
     )

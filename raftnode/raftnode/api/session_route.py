@@ -71,7 +71,7 @@ class SessionRoute:
             "protocol has its own reference.",
             SESSION,
             status=101,
-            errors=("TOO_MANY_SESSIONS",),
+            errors=("INVALID_REQUEST", "TOO_MANY_SESSIONS"),
         )
 
     async def handle(self, request: web.Request) -> web.StreamResponse:

@@ -29,10 +29,13 @@ class Writers:
         record: The account that is kept.
         plan: How much.
         clock: Seconds since the demo began.
+
+    Attributes:
+        client: That of the next write.
     """
 
     def __init__(self, client: QuorumClient, record: Record, plan: Plan, clock: Clock) -> None:
-        self._client = client
+        self.client = client
         self._record = record
         self._plan = plan
         self._clock = clock
@@ -97,9 +100,9 @@ class Writers:
         write = self._record.begin(writer, key, value, self._clock())
         try:
             if key is None:
-                answer = await self._client.append([value], timeout_ms=timeout_ms)
+                answer = await self.client.append([value], timeout_ms=timeout_ms)
             else:
-                answer = await self._client.put(key, value, timeout_ms=timeout_ms)
+                answer = await self.client.put(key, value, timeout_ms=timeout_ms)
         except NotDoneError as error:
             self._record.refuse(write, str(error), self._clock())
         except OutcomeUnknownError as error:

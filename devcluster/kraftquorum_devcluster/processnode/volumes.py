@@ -1,5 +1,6 @@
 """Volumes as directories: where they lie, and what a pod's volumes point to."""
 
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -86,22 +87,50 @@ def volume_path(volume: Json) -> Path:
     return path
 
 
-def write_files(directory: Path, data: Mapping[str, str], volume: Json) -> None:
-    """Lay the entries of a ConfigMap or Secret out as files.
+DATA = "..data"
+"""The link to the present files, as the kubelet names it."""
 
-    A file is only touched if its text changed, and then replaced in one step.
+
+def write_files(directory: Path, data: Mapping[str, str], volume: Json) -> None:
+    """Lay the entries of a ConfigMap or Secret out as files, as the kubelet does.
+
+    The files are links through `..data`, and a change of any of them replaces that one link. So
+    files that belong together, such as a certificate and its key, change in one step.
     """
     items = volume.get("items")
     mode = int(volume.get("defaultMode") or 0o644)
     wanted = {item["key"]: item["path"] for item in items} if items else {k: k for k in data}
-    for key, relative in wanted.items():
-        if key not in data:
-            raise NotReadyToRunError("FailedMount", f'no key "{key}" for volume')
-        path = directory / relative
+    missing = next((key for key in wanted if key not in data), None)
+    if missing is not None:
+        raise NotReadyToRunError("FailedMount", f'no key "{missing}" for volume')
+    texts = {relative: data[key] for key, relative in wanted.items()}
+    link = directory / DATA
+    if link.is_dir() and _content(link) == texts:
+        return
+    before = link.readlink() if link.is_symlink() else None
+    files = directory / f"..{secrets.token_hex(8)}"
+    for relative, text in texts.items():
+        path = files / relative
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = data[key]
-        if not path.exists() or path.read_bytes() != text.encode("utf-8", "surrogateescape"):
-            write_atomically(path, text, mode)
+        write_atomically(path, text, mode)
+    files.mkdir(parents=True, exist_ok=True)
+    replace_link(link, Path(files.name))
+    names = {Path(relative).parts[0] for relative in texts}
+    for name in names:
+        replace_link(directory / name, Path(DATA) / name)
+    for path in directory.iterdir():
+        if path.is_symlink() and path.name != DATA and path.name not in names:
+            path.unlink()
+    if before is not None:
+        remove_tree(directory / before)
+
+
+def _content(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes().decode("utf-8", "surrogateescape")
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def materialise(volume: Json, directory: Path, sources: Sources) -> None:

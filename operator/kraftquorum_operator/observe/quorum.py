@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import NodeError
+from kraftquorum_operator.model.certificates import ListenerCertificate
 from kraftquorum_operator.model.observation import (
     Node,
     PendingChange,
@@ -70,6 +71,10 @@ def read_node(info: NodeInfo) -> Node:
         free_bytes=info.storage.free_bytes,
         size_bytes=info.storage.size_bytes,
         snapshot_room_missing_bytes=info.storage.snapshot_room_missing_bytes,
+        certificates=tuple(
+            ListenerCertificate(part.listener, part.sha256, frozenset(part.trusted_ca_sha256))
+            for part in info.certificates
+        ),
     )
 
 

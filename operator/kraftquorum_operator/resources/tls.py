@@ -15,7 +15,10 @@ MODE = 0o440
 
 
 def environment(level: TlsLevel) -> dict[str, str]:
-    """The settings of a node's listeners; empty without TLS."""
+    """The settings of a node's listeners, and of commands in its container; empty without TLS.
+
+    A command, such as the hook before the stop, presents the node's certificate to any node.
+    """
     if level == "disabled":
         return {}
     files = {
@@ -27,7 +30,8 @@ def environment(level: TlsLevel) -> dict[str, str]:
     for listener in ("PEER", "API"):
         settings[f"{ENV_PREFIX}{listener}_TLS"] = level
         settings |= {f"{ENV_PREFIX}{listener}_TLS_{key}": path for key, path in files.items()}
-    return settings
+    settings |= {f"{ENV_PREFIX}CLIENT_{key}": path for key, path in files.items()}
+    return settings | {f"{ENV_PREFIX}CLIENT_SERVER_NAME": "localhost"}
 
 
 def volumes(quorum: str, level: TlsLevel) -> Body:

@@ -416,7 +416,7 @@ def test_from_the_operator_s_certificates_to_a_person_s_and_back() -> None:
     assert signers(made) == managed
 
 
-BROKEN = {
+BROKEN: dict[str, tuple[dict[str, bytes], str]] = {
     "missing": ({}, "does not exist"),
     "key": ({"tls.key": b"other"}, "the key does not belong to the certificate"),
     "no key": ({"tls.key": b""}, "the key cannot be read"),

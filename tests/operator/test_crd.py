@@ -53,6 +53,25 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ({"voters": "three"}, r"spec\.voters.*must be of type integer"),
         ({"votters": 3}, r'unknown field "spec\.votters"'),
         ({"storage": {"sise": "1Gi"}}, r'unknown field "spec\.storage\.sise"'),
+        ({"tls": {"mode": "Secret"}}, r"spec\.tls\.secretName.*needs tls\.secretName"),
+        (
+            {"tls": {"mode": "Managed", "secretName": "mine"}},
+            r"spec\.tls\.secretName.*for tls\.mode Secret only",
+        ),
+        (
+            {"tls": {"plaintext": "Accepted"}},
+            r"spec\.tls\.plaintext.*needs TLS: set tls\.mode",
+        ),
+        (
+            {"tls": {"mode": "Managed", "certificateLifetime": "0h"}},
+            r"spec\.tls\.certificateLifetime.*at least 1h",
+        ),
+        (
+            {"tls": {"mode": "Managed", "caLifetime": "200h"}},
+            r"spec\.tls\.caLifetime.*three times",
+        ),
+        ({"tls": {"certificateLifetime": "7d"}}, r"spec\.tls\.certificateLifetime.*should match"),
+        ({"tls": {"mode": "On"}}, r"spec\.tls\.mode.*supported values"),
         (
             {"networkPolicy": {"clientsFrom": [{}]}},
             r"spec\.networkPolicy\.clientsFrom\[0\].*set podSelector .*or ipBlock",

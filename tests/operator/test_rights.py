@@ -196,6 +196,7 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
                 replacement={"gracePeriodSeconds": 2},
                 claimRetention="Delete",
                 deletion={"claims": "Delete"},
+                tls={"mode": "Managed"},
             )
             krq.ready(3)
             template = krq.get("sts")["spec"]["template"]

@@ -62,6 +62,18 @@ sum {BY_QUORUM} (rate(kraftquorum_reconciles_total{{result="error"}}[5m]))
         "The API server or a node refuses a request of the operator, or does not answer it. The "
         "condition Failing says which request and why.",
     ),
+    Alert(
+        "KraftquorumCertificatesFailing",
+        "warning",
+        f"""
+max {BY_QUORUM} (kraftquorum_condition{{condition="CertificatesFailing"}}) == 1
+""",
+        "5m",
+        f"The certificates of quorum {QUORUM_NAME} cannot be used, or expire soon",
+        "The operator refuses the Secret that spec.tls names, cannot read it, or has not renewed a "
+        "certificate whose last sixth has begun. Nodes refuse expired certificates of each other. "
+        "The condition CertificatesFailing says which and why.",
+    ),
     # As the alert of the Kubernetes mixin for clients, with more room for few requests.
     Alert(
         "KraftquorumKubernetesErrors",

@@ -147,6 +147,24 @@ WORK = (
     ),
 )
 
+CERTIFICATES = (
+    Panel(
+        "lines",
+        "Time until certificates expire",
+        "Of the first certificate of each kind: of the nodes, of the operator, and the CA. Normal: "
+        "it rises after two thirds of a lifetime. No series without TLS.",
+        (
+            Query(
+                f"min by ({QUORUM_LABELS}, certificate) "
+                f"(kraftquorum_certificate_expiry_timestamp_seconds{{{S}}}) - time()",
+                f"{{{{certificate}}}}, {NAMED}",
+            ),
+        ),
+        width=24,
+        unit="s",
+    ),
+)
+
 LOOKS = (
     Panel(
         "lines",
@@ -259,7 +277,13 @@ OPERATOR = Dashboard(
     "kraftquorum / Operator",
     "What the operator does, what holds it back, and how it is itself.",
     MANY_QUORUMS,
-    (("State", STATE), ("Work", WORK), ("Looks", LOOKS), ("Requests and process", REQUESTS)),
+    (
+        ("State", STATE),
+        ("Work", WORK),
+        ("Certificates", CERTIFICATES),
+        ("Looks", LOOKS),
+        ("Requests and process", REQUESTS),
+    ),
     (
         Annotation(
             "Disk lost",

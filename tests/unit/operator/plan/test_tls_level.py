@@ -1,0 +1,152 @@
+"""From plain connections to TLS and back: pods that understand each other at any time."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kraftquorum_operator import names
+from kraftquorum_operator.model.certificates import Certificates, highest
+from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.tls import TlsLevel
+from kraftquorum_operator.plan.actions import CreateLatch, DeletePod, Wait
+from kraftquorum_operator.plan.compare import compare
+from kraftquorum_operator.plan.tls_level import next_level
+from proofkit.operatorworld.certified import certified
+from proofkit.operatorworld.decision import decide
+from proofkit.operatorworld.observations import CLUSTER, NOW_MS, UID, blank, healthy, pod, spec
+
+OFF = spec()
+BOTH = spec(tls={"mode": "Managed", "plaintext": "Accepted"})
+ON = spec(tls={"mode": "Managed"})
+OWNER = Owner("test", "demo", UID)
+
+
+def with_levels(template: TlsLevel, *pods: TlsLevel, presented: bool = True) -> Observation:
+    """A quorum in the middle of a roll: the template has one level, each pod its own."""
+    observation = certified(healthy(), template, presented=presented)
+    return replace(
+        observation,
+        pods=tuple(
+            replace(pod, tls=level) for pod, level in zip(observation.pods, pods, strict=True)
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.without(
+    "kraftquorum_operator.plan.tls_level:next_level", 'or "disabled" in levels', ""
+)
+def test_no_pod_is_two_steps_from_another_however_often_the_wish_changes(seed: int) -> None:
+    rng = random.Random(seed)
+    template: TlsLevel = "disabled"
+    pods: list[TlsLevel] = ["disabled"] * 3
+    wanted = OFF
+    for _ in range(200):
+        if rng.random() < 0.15:
+            wanted = rng.choice((OFF, BOTH, ON))
+        template = next_level(wanted, with_levels(template, *pods))
+        pods[rng.randrange(3)] = template  # its restart, or that of a pod that was evicted
+        assert {"disabled", "required"} != {template, *pods} - {"permissive"}
+    for _ in range(4):
+        template = next_level(wanted, with_levels(template, *pods))
+        pods = [template] * 3
+    assert template == wanted.tls.level
+
+
+@pytest.mark.parametrize(
+    ("wanted", "template", "presented", "level"),
+    [
+        (ON, "disabled", True, "permissive"),
+        (ON, "permissive", True, "required"),
+        (ON, "permissive", False, "permissive"),
+        (BOTH, "required", True, "permissive"),
+        (OFF, "required", True, "permissive"),
+        (OFF, "permissive", False, "disabled"),
+    ],
+)
+def test_the_next_level(
+    wanted: QuorumSpec, template: TlsLevel, presented: bool, level: TlsLevel
+) -> None:
+    observation = with_levels(template, template, template, template, presented=presented)
+    assert next_level(wanted, observation) == level
+
+
+def test_nothing_changes_while_certificates_are_missing_or_cannot_be_read() -> None:
+    observation = with_levels("permissive", "permissive", "permissive", "permissive")
+    for facts in (Certificates(0), Certificates(0, unreadable="403")):
+        assert next_level(ON, replace(observation, certificates=facts)) == "permissive"
+
+
+def test_a_template_with_tls_mounts_the_secret_and_one_without_is_as_before() -> None:
+    plain = compare(OWNER, OFF, healthy(), ())
+    body = next(b for ref, b in plain.bodies.items() if ref.kind == "StatefulSet")
+    text = repr(body)
+    assert "TLS" not in text
+    assert "volumes'" not in text
+    assert "scheme" not in text
+    tls = compare(
+        OWNER, ON, with_levels("permissive", "permissive", "permissive", "permissive"), ()
+    )
+    body = next(b for ref, b in tls.bodies.items() if ref.kind == "StatefulSet")
+    pod_spec = body["spec"]["template"]["spec"]
+    assert pod_spec["volumes"] == [
+        {"name": "tls", "secret": {"secretName": "demo-node-tls", "defaultMode": 0o440}}
+    ]
+    (container,) = pod_spec["containers"]
+    env = {entry["name"]: entry.get("value") for entry in container["env"]}
+    assert env["RAFTNODE_PEER_TLS"] == env["RAFTNODE_API_TLS"] == "required"
+    assert env["RAFTNODE_API_TLS_KEY_FILE"] == "/etc/kraftquorum/tls/$(POD_NAME).key"
+    assert container["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert container["volumeMounts"][1]["readOnly"] is True
+
+
+def test_a_secret_that_cannot_be_used_holds_the_template_and_every_restart() -> None:
+    wanted = spec(tls={"mode": "Secret", "secretName": "mine"}, image="new")
+    observation = with_levels("permissive", "permissive", "permissive", "permissive")
+    desired = compare(OWNER, wanted, observation, ())
+    assert not [ref for ref in desired.bodies if ref.kind == "StatefulSet"]
+    outdated = replace(pod(2), revision="r0", tls="permissive")
+    decision = decide(wanted, replace(observation, pods=(*observation.pods[:2], outdated)), NOW_MS)
+    assert isinstance(decision, Wait), decision
+    assert decision.guard == "certificates_usable"
+    assert "Secret mine does not exist" in decision.why
+    assert not isinstance(decision, DeletePod)
+
+
+def test_a_quorum_forms_with_the_cluster_id_of_its_certificates() -> None:
+    decision = decide(ON, certified(blank(), "required"), NOW_MS)
+    assert isinstance(decision, CreateLatch), decision
+    assert decision.cluster_id == CLUSTER
+    plain = decide(OFF, blank(), NOW_MS)
+    assert isinstance(plain, CreateLatch)
+    assert plain.cluster_id is None
+
+
+def test_a_quorum_of_unknown_id_starts_without_tls_until_it_answers() -> None:
+    """Its claims are there, and the CA with the id is gone."""
+    observation = replace(
+        healthy(),
+        statefulset=None,
+        pods=(),
+        nodes=(),
+        quorum=None,
+        latch=None,
+        certificates=Certificates(0),
+    )
+    assert next_level(ON, observation) == "disabled"
+
+
+def test_the_strictest_level() -> None:
+    assert highest(["disabled", "required", "permissive"]) == "required"
+    assert highest([]) == "disabled"
+
+
+def test_names_of_a_pod_s_certificate() -> None:
+    hosts = names.hosts("prod", "demo", 2)
+    assert "demo-2.demo-peers.prod.svc.cluster.local" in hosts
+    assert "demo.prod.svc" in hosts

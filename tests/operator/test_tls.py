@@ -217,7 +217,7 @@ def test_a_secret_of_one_s_own_is_used_and_a_bad_one_changes_nothing(
     uris = [f"spiffe://kraftquorum/cluster/{cluster_id}/node/{n}" for n in range(3)]
     leaf = issue_leaf(
         authority,
-        LeafNames("mine", frozenset(uris), frozenset({domain, "localhost"})),
+        LeafNames("node", frozenset(uris), frozenset({domain, "localhost"})),
         86_400,
         time.time(),
     )

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.clients.handshake import why_refused
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.node_access import NodeAccess
 from kraftquorum_operator.errors import KubeError, RefusedError
@@ -135,7 +136,18 @@ def source_stems(quorum: str, data: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _read_source(owner: Owner, body: Body) -> KeyStore:
-    return read_store(body, source_stems(owner.name, data_of(body)))
+    """A person's Secret; a certificate that nodes would refuse is a fault, too."""
+    data = data_of(body)
+    stems = source_stems(owner.name, data)
+    store = read_store(body, stems)
+    if store.faults:
+        return store
+    refused = [
+        f"nodes would refuse {stem}.crt: {why}"
+        for stem in dict.fromkeys(stems.values())
+        if (why := why_refused(data[CA], data[f"{stem}.crt"] + b"\n" + data[f"{stem}.key"]))
+    ]
+    return replace(store, faults=tuple(refused))
 
 
 def read_store(body: Body, stems: Mapping[str, str]) -> KeyStore:

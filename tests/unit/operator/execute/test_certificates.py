@@ -421,7 +421,7 @@ BROKEN: dict[str, tuple[dict[str, bytes], str]] = {
     "key": ({"tls.key": b"other"}, "the key does not belong to the certificate"),
     "no key": ({"tls.key": b""}, "the key cannot be read"),
     "ca": ({"ca.crt": b"text"}, "ca.crt: it has no PEM certificate"),
-    "other ca": ({"ca.crt": b"other"}, "is signed by no CA of ca.crt"),
+    "other ca": ({"ca.crt": b"other"}, "nodes would refuse tls.crt: "),
     "cluster": ({"cluster": b"other"}, "lacks the URI spiffe://kraftquorum/cluster/cluster-a"),
 }
 

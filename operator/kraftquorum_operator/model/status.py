@@ -101,6 +101,18 @@ class ReplicaStatus(StatusModel):
     """Why it does not run; empty: it runs."""
 
 
+class TlsStatus(StatusModel):
+    """TLS of the nodes, and when their certificates expire."""
+
+    level: Literal["disabled", "permissive", "required"]
+    """What the pod template has the listeners accept: plain connections, both kinds, or TLS alone.
+    During a rolling restart some pods still have the level before."""
+    next_expiry: str | None = None
+    """When the first certificate of a node or of the operator expires."""
+    ca_expiry: str | None = None
+    """When the first trusted CA expires."""
+
+
 TIMELINE_MAX = 24
 """The most entries of a timeline: the operator writes the whole status often."""
 
@@ -190,6 +202,8 @@ class QuorumStatus(StatusModel):
     config: dict[str, str] = Field(default_factory=dict[str, str])
     """The settings that the pod template gives to each node. A setting that is not here has the
     node's default. During a rolling restart some pods still have the settings before."""
+    tls: TlsStatus | None = None
+    """TLS of the nodes; unset: neither the resource nor a pod has TLS."""
     label_selector: str
     """Selects the pods; for the scale subresource."""
     conditions: list[Condition] = Field(default_factory=list[Condition])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.certificates import expiries, moment
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import (
@@ -13,6 +14,7 @@ from kraftquorum_operator.model.status import (
     Leader,
     QuorumStatus,
     ReplicaStatus,
+    TlsStatus,
     VoterName,
     VoterStatus,
 )
@@ -118,6 +120,18 @@ def _last_known_voters(observation: Observation) -> list[VoterName]:
     ]
 
 
+def _tls(observation: Observation) -> TlsStatus | None:
+    if observation.certificates is None:
+        return None
+    times = expiries(observation)
+    leaves = [times[kind] for kind in ("node", "operator") if kind in times]
+    return TlsStatus(
+        level=observation.statefulset.tls if observation.statefulset else "disabled",
+        next_expiry=moment(min(leaves)) if leaves else None,
+        ca_expiry=moment(times["ca"]) if "ca" in times else None,
+    )
+
+
 def build_status(
     spec: QuorumSpec,
     observation: Observation,
@@ -178,6 +192,7 @@ def build_status(
         doing=summary(decision),
         waiting_for=waiting,
         message=message[:1000],
+        tls=_tls(observation),
         config=dict(observation.statefulset.settings) if observation.statefulset else {},
         label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={observation.name}",
         conditions=conditions(observation, spec.voters, decision, before, stamp),

@@ -19,6 +19,7 @@ from proofkit.operatorworld.observations import UID, spec
 
 OWNER = Owner("test", "demo", UID)
 LATCH = f"ConfigMap/{names.latch(UID)}"
+CA = f"Secret/{names.authority('demo')}"
 KRQ, SET = f"{names.KIND}/demo", "StatefulSet/demo"
 CLAIMS = tuple(f"PersistentVolumeClaim/data-demo-{n}" for n in range(3))
 ALL = {
@@ -131,6 +132,24 @@ async def test_deletion_takes_the_claims_then_the_latch_if_it_is_told_to() -> No
     cluster = Cluster({"claims": "Delete"})
     assert (await look(cluster)).deleted
     assert cluster.deleted == [SET, *CLAIMS, LATCH]
+
+
+@pytest.mark.parametrize(
+    ("policy", "owner", "deleted"),
+    [
+        ("Retain", UID, [SET]),
+        ("Delete", UID, [SET, *CLAIMS, CA, LATCH]),
+        ("Delete", "resource-0", [SET, *CLAIMS, LATCH]),
+    ],
+)
+async def test_the_ca_goes_with_the_claims_and_one_of_another_resource_stays(
+    policy: str, owner: str, deleted: list[str]
+) -> None:
+    cluster = Cluster({"claims": policy})
+    meta = {"name": "demo-ca", "uid": "ca-1", "labels": {names.LABEL_OWNER_UID: owner}}
+    cluster.live[CA] = {"metadata": meta}
+    assert (await look(cluster)).deleted
+    assert cluster.deleted == deleted
 
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])

@@ -450,6 +450,16 @@ def test_a_secret_that_cannot_be_used_changes_nothing(fault: str) -> None:
     assert asyncio.run(made.nodes()) == before
 
 
+def test_a_certificate_that_nodes_would_refuse_is_refused() -> None:
+    """Its subject is its CA's, so that it looks as if it had signed itself."""
+    made = world()
+    made.spec = PROVIDED
+    own = make_authority("all", 10**6, time.time())
+    provide(made, own, own.certificate)
+    faults = "; ".join(certificate_faults(PROVIDED, asyncio.run(made.look())))
+    assert "nodes would refuse tls.crt: self-signed certificate" in faults
+
+
 def test_an_expired_certificate_is_refused() -> None:
     made = world()
     made.spec = PROVIDED

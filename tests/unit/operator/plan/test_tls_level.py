@@ -13,9 +13,11 @@ from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.tls import TlsLevel
-from kraftquorum_operator.plan.actions import CreateLatch, DeletePod, Wait
+from kraftquorum_operator.plan.actions import CreateLatch, DeletePod, Done, Wait
 from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.plan.tls_level import next_level
+from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.certified import certified
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import CLUSTER, NOW_MS, UID, blank, healthy, pod, spec
@@ -139,6 +141,21 @@ def test_a_quorum_of_unknown_id_starts_without_tls_until_it_answers() -> None:
         certificates=Certificates(0),
     )
     assert next_level(ON, observation) == "disabled"
+
+
+def test_the_status_has_the_level_and_when_certificates_expire() -> None:
+    observation = with_levels("permissive", "permissive", "permissive", "permissive")
+    status = build_status(
+        ON, observation, Done("x"), current_action=None, before=(), stamp=Stamp("now", 1)
+    )
+    assert status.tls is not None
+    assert status.tls.level == "permissive"
+    assert status.tls.next_expiry == "1970-04-17T00:00:00Z"
+    assert status.tls.ca_expiry == "1971-04-11T00:00:00Z"
+    plain = build_status(
+        OFF, healthy(), Done("x"), current_action=None, before=(), stamp=Stamp("now", 1)
+    )
+    assert plain.tls is None
 
 
 def test_the_strictest_level() -> None:

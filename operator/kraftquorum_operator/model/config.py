@@ -17,7 +17,6 @@ from raftnode.settings import NodeSettings, find_faults, setting_called
 
 _IDENTITY = "it is the replica's identity, which the operator gives to each pod"
 _ADDRESS = "it is an address, which the operator derives from the pod and its Services"
-_TLS = "the operator sets it in steps, so that nodes understand each other; set spec.tls"
 _PATH = "it is a path in the container, which the operator sets"
 _TLS = "it belongs to the certificates of the nodes, which the operator sets"
 _ACCESS = "it belongs to access control, which the operator sets up for the whole quorum"
@@ -35,6 +34,11 @@ SET_BY_OPERATOR: dict[str, str] = {
     "bootstrap_servers": _ADDRESS,
     "quorum_voters": "the log holds the voter set; set spec.voters for their number",
     "hosts_file": _PATH,
+    "access_file": _ACCESS,
+    "access_jwks_file": _ACCESS,
+    "access_token_audience": _ACCESS,
+    "access_token_issuer": _ACCESS,
+    "audit_log": _ACCESS,
     "peer_tls": _TLS,
     "peer_tls_certificate_file": _PATH,
     "peer_tls_key_file": _PATH,
@@ -44,21 +48,7 @@ SET_BY_OPERATOR: dict[str, str] = {
     "api_tls_key_file": _PATH,
     "api_tls_ca_file": _PATH,
     "api_tls_client_certificates": _TLS,
-    "access_file": _ACCESS,
-    "access_jwks_file": _ACCESS,
-    "access_token_audience": _ACCESS,
-    "access_token_issuer": _ACCESS,
-    "audit_log": _ACCESS,
     "termination_log": _PATH,
-    "peer_tls": _TLS,
-    "peer_tls_certificate_file": _PATH,
-    "peer_tls_key_file": _PATH,
-    "peer_tls_ca_file": _PATH,
-    "api_tls": _TLS,
-    "api_tls_certificate_file": _PATH,
-    "api_tls_key_file": _PATH,
-    "api_tls_ca_file": _PATH,
-    "api_tls_client_certificates": "probes of the kubelet present none",
     "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
 }
 """Settings that a resource may not set, and why."""

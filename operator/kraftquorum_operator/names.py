@@ -83,6 +83,8 @@ CLAIM_TEMPLATE = "data"
 DATA_PATH = "/var/lib/raftnode"
 TLS_VOLUME = "tls"
 TLS_PATH = "/etc/kraftquorum/tls"
+ACCESS_VOLUME = "access"
+ACCESS_PATH = "/etc/kraftquorum/access"
 PEER_PORT = 9093
 API_PORT = 9080
 METRICS_PORT = 9081
@@ -130,6 +132,16 @@ def node_tls(quorum: str) -> str:
 def operator_tls(quorum: str) -> str:
     """Name of the Secret with the certificate that the operator presents to the nodes."""
     return f"{quorum}-operator-tls"
+
+
+def access(quorum: str) -> str:
+    """Name of the Secret with the access file, which the nodes' pods mount."""
+    return f"{quorum}-access"
+
+
+def operator_token(quorum: str) -> str:
+    """Name of the Secret with the token that the operator presents to the nodes."""
+    return f"{quorum}-operator-token"
 
 
 def client_ca(quorum: str) -> str:

@@ -28,6 +28,7 @@ from kraftquorum_operator.errors import (
 )
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
+from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.memory.persistent_troubles import PersistentTroubles
@@ -292,7 +293,11 @@ class Reconciler:
         )
         interval_ms = int(self.settings.event_interval_s * 1000)
         events += memory.events.of(decision, now_ms, interval_ms)
-        troubles = (*observation.troubles, *disk_alarms(observation))
+        troubles = (
+            *observation.troubles,
+            *disk_alarms(observation),
+            *access_alarms(observation),
+        )
         events += memory.events.of_troubles(troubles, now_ms, interval_ms)
         self._log(decision, memory, bound)
         match decision:

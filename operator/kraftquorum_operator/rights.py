@@ -70,7 +70,7 @@ WATCHED: tuple[Right, ...] = (
         "",
         "secrets",
         ("get", "create", "patch", "delete"),
-        "the CA and the certificates of quorums with TLS, by name",
+        "the CA, certificates and tokens of quorums with TLS or access control, by name",
     ),
     Right("", "services", ("get", "create", "patch"), "names of the nodes and of the quorum"),
     Right(

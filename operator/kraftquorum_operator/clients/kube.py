@@ -173,6 +173,10 @@ class KubeClient:
         except NotFoundError:
             return None
 
+    async def read_url(self, url: str) -> Body:
+        """Read what is no resource, such as the keys of the cluster."""
+        return await self._request("GET", url)
+
     async def list(
         self, kind: str, namespace: str, selector: str = "", *, fields: str = ""
     ) -> list[Body]:

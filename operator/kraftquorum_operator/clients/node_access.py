@@ -1,4 +1,4 @@
-"""How the operator reaches a node that speaks TLS: the CAs that it trusts, what it presents.
+"""How the operator reaches a node: the CAs that it trusts, its certificate and its token.
 
 The client of the quorum reads files. These are in memory, since the operator's file system is
 read-only, and since the key of a quorum is to be on no disk.
@@ -20,26 +20,32 @@ class NodeAccess:
     """PEM of the trusted CAs, and of the operator's certificate with its key.
 
     Attributes:
-        authorities: the trusted CAs.
+        authorities: the trusted CAs; empty: plain connections.
         certificate: certificate and key; empty: the operator presents none.
         server_name: the name that the node's certificate must have; empty: the address.
+        token: that the operator presents; empty: none.
     """
 
-    authorities: bytes = field(repr=False)
+    authorities: bytes = field(default=b"", repr=False)
     certificate: bytes = field(default=b"", repr=False)
     server_name: str = ""
+    token: str = field(default="", repr=False)
 
 
 class AccessFiles:
     """A `NodeAccess` as files, which are there as long as this object."""
 
     def __init__(self, access: NodeAccess) -> None:
-        self._authorities = MemoryFile(access.authorities)
+        self._authorities = MemoryFile(access.authorities) if access.authorities else None
         self._certificate = MemoryFile(access.certificate) if access.certificate else None
+        self._token = MemoryFile(access.token.encode()) if access.token else None
         self.credentials = Credentials(
-            ca_file=self._authorities.path,
+            ca_file=self._authorities.path if self._authorities is not None else None,
             certificate_file=self._certificate.path if self._certificate is not None else None,
-            server_name=access.server_name or None,
+            token_file=self._token.path if self._token is not None else None,
+            server_name=(access.server_name or None) if access.authorities else None,
+            # Without TLS the token is all that tells the operator from others.
+            plaintext_token=bool(access.token) and not access.authorities,
         )
 
 

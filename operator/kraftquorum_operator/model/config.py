@@ -19,7 +19,7 @@ _IDENTITY = "it is the replica's identity, which the operator gives to each pod"
 _ADDRESS = "it is an address, which the operator derives from the pod and its Services"
 _PATH = "it is a path in the container, which the operator sets"
 _TLS = "it belongs to the certificates of the nodes, which the operator sets"
-_ACCESS = "it belongs to access control, which the operator sets up for the whole quorum"
+_ACCESS = "it belongs to access control, which the operator sets up; set spec.access"
 
 SET_BY_OPERATOR: dict[str, str] = {
     "node_id": _IDENTITY,
@@ -34,10 +34,6 @@ SET_BY_OPERATOR: dict[str, str] = {
     "bootstrap_servers": _ADDRESS,
     "quorum_voters": "the log holds the voter set; set spec.voters for their number",
     "hosts_file": _PATH,
-    "access_file": _ACCESS,
-    "access_jwks_file": _ACCESS,
-    "access_token_audience": _ACCESS,
-    "access_token_issuer": _ACCESS,
     "audit_log": _ACCESS,
     "peer_tls": _TLS,
     "peer_tls_certificate_file": _PATH,
@@ -48,6 +44,10 @@ SET_BY_OPERATOR: dict[str, str] = {
     "api_tls_key_file": _PATH,
     "api_tls_ca_file": _PATH,
     "api_tls_client_certificates": _TLS,
+    "access_file": "set spec.access, from which the operator makes the file",
+    "access_jwks_file": "the operator sets it if spec.access has a ServiceAccount",
+    "access_token_audience": "it is `kraftquorum` for all quorums; request tokens for it",
+    "access_token_issuer": "the operator asks the API server for it",
     "termination_log": _PATH,
     "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
 }

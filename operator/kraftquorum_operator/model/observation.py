@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.access_facts import AccessFacts, AccessFault
 from kraftquorum_operator.model.certificates import Certificates, ListenerCertificate
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.tls import TlsLevel
@@ -103,6 +104,8 @@ class Pod:
     """Its resourceVersion, which changes when it starts, exits or becomes ready."""
     tls: TlsLevel = "disabled"
     """What its listeners accept, by its container's environment."""
+    guarded: bool = False
+    """Whether its container has an access file."""
 
     @property
     def api_address(self) -> str:
@@ -390,6 +393,12 @@ class Observation:
     """None: neither the resource nor a pod has TLS."""
     certificates_failing: tuple[str, str] | None = None
     """A reason in one word and a sentence: what is wrong with the certificates."""
+    access: AccessFacts | None = None
+    """None: neither the resource nor a pod has access control."""
+    access_faults: tuple[AccessFault, ...] = ()
+    """Why no access file can be made of `spec.access`."""
+    access_written: bool = False
+    """Whether the Secret of the nodes has the access file that the resource wants."""
     config_faults: tuple[str, ...] = ()
     """Why a node would refuse the wanted settings, a sentence for each fault."""
     kubernetes: tuple[int, int] | None = None

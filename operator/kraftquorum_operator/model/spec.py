@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from kraftquorum_operator.model.access import QuorumAccess
 from kraftquorum_operator.model.config import config_schema, default_of
 from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
 from kraftquorum_operator.model.spec_base import Rule, SpecModel, rules
@@ -200,6 +201,8 @@ class QuorumSpec(SpecModel):
     to that port alone. A change restarts the nodes one by one."""
     network_policy: QuorumNetworkPolicy = QuorumNetworkPolicy()
     """Which pods and addresses may reach the nodes."""
+    access: QuorumAccess | None = None
+    """Who may do what on the nodes. Unset: every client that reaches a node may do everything."""
     tls: QuorumTls = QuorumTls()
     """TLS between the nodes, and between nodes and clients."""
     image_pull_secrets: PullSecrets | None = None

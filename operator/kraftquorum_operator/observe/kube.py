@@ -295,6 +295,7 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         running="running" in _part(container, "state"),
         version=meta.get("resourceVersion"),
         tls=_tls_level(_part(body, "spec")),
+        guarded=f"{ENV_PREFIX}ACCESS_FILE" in _environment(_part(body, "spec")),
     )
 
 

@@ -19,6 +19,7 @@ from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation, Pod, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
+from kraftquorum_operator.observe.access import read_access
 from kraftquorum_operator.observe.certificates import read_certificates
 from kraftquorum_operator.observe.deletion import ObservedDeletion, is_being_deleted, read_deletion
 from kraftquorum_operator.observe.foreign import foreign_objects
@@ -106,11 +107,12 @@ async def observe(
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
     certificates, access = await _certificates(kube, owner, resource, spec, (statefulset, pods))
-    secure_nodes(nodes, owner, pods, access)
+    permissions = await read_access(kube, owner, spec.access, pods)
+    secure_nodes(nodes, owner, pods, access, permissions.operator_token)
     infos = await ask_nodes(nodes, pods, names.domain(namespace, name))
     leader = await ask_leader(nodes, pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
-    live = tuple(body for body in others if body is not None)
+    live = tuple(body for body in (*others, *permissions.bodies) if body is not None)
     foreign = foreign_objects(owner, live)
     budget = ObjectRef("PodDisruptionBudget", name)
     status = cast("dict[str, Any]", resource.get("status") or {})
@@ -133,6 +135,7 @@ async def observe(
         last=last_known(reported),
         refused=foreign,
         certificates=certificates,
+        access=permissions.facts,
     )
     return Observed(
         spec=spec,
@@ -162,18 +165,28 @@ async def _certificates(
 
 
 def secure_nodes(
-    nodes: NodeApi, owner: Owner, pods: Sequence[Pod], access: NodeAccess | None
+    nodes: NodeApi,
+    owner: Owner,
+    pods: Sequence[Pod],
+    access: NodeAccess | None,
+    token: str | None = None,
 ) -> None:
-    """Use TLS for the pods that speak it, each by its own name.
+    """Use TLS for the pods that speak it, each by its own name, and the token for all.
 
-    A node that accepts both kinds gets plain requests only while the operator has no CA for it.
+    A node that accepts both kinds gets plain requests only while the operator has no CA for it. A
+    node without an access file ignores the token.
     """
     domain = names.domain(owner.namespace, owner.name)
-    secured = {
-        pod.api_address: replace(access, server_name=f"{pod.name}.{domain}")
-        for pod in pods
-        if access is not None and pod.address and pod.tls != "disabled"
-    }
+    secured: dict[str, NodeAccess] = {}
+    for pod in pods:
+        if access is not None and pod.tls != "disabled":
+            secure = replace(access, server_name=f"{pod.name}.{domain}", token=token or "")
+        elif token:
+            secure = NodeAccess(token=token)
+        else:
+            continue
+        if pod.address:
+            secured[pod.api_address] = secure
     nodes.secure(f"{owner.namespace}/{owner.name}", secured)
 
 

@@ -11,6 +11,6 @@ the order of S24: repair, shrink, grow, roll. Each checks the guards of
 - `certificates`: issued, renewed, moved to another CA; `tls_level`: from plain to TLS and back;
 - `budget`: when Kubernetes has to count the disruption budget again;
 - `quorum_loss`: whether a quorum without a leader can recover;
-- `guard`, `guards`, `formation_guards`, `object_guards`, `certificate_guards`, `case`: what holds
-  an action back.
+- `guard`, `guards`, `formation_guards`, `object_guards`, `certificate_guards`, `access_guards`,
+  `case`: what holds an action back.
 """

@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.access import access_files, is_access_missing
 from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
+from kraftquorum_operator.model.access_facts import AccessFault
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.tls_level import next_level
+from kraftquorum_operator.resources.access_file import access_bodies
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.drift import has_drifted
+from kraftquorum_operator.resources.metadata import stamped
 from kraftquorum_operator.resources.node_config import defaults_of, node_config
 
 INSTALLATION = Installation()
@@ -29,12 +33,17 @@ class Desired:
         outdated: the objects to write; one without a body is to be deleted.
         config_faults: why a node would refuse the wanted settings, a sentence for each fault.
         certificates_failing: what is wrong with the certificates, as a reason and a sentence.
+        access_faults: why no access file can be made of `spec.access`.
     """
 
     bodies: Mapping[ObjectRef, Body]
     outdated: tuple[ObjectRef, ...]
     config_faults: tuple[str, ...]
     certificates_failing: tuple[str, str] | None = None
+    access_faults: tuple[AccessFault, ...] = ()
+
+    def _has_written(self, ref: ObjectRef) -> bool:
+        return ref in self.bodies and ref not in self.outdated
 
     def mark(self, facts: Observation) -> Observation:
         """The observation with what differs from the desired objects."""
@@ -45,6 +54,8 @@ class Desired:
             outdated=self.outdated,
             config_faults=self.config_faults,
             certificates_failing=self.certificates_failing,
+            access_faults=self.access_faults,
+            access_written=self._has_written(ObjectRef("Secret", names.access(facts.name))),
             refused=refused,
         )
 
@@ -66,14 +77,20 @@ def compare(
         installation: of the operator.
     """
     ours = [claim for claim in facts.claims if not claim.foreign_owner or claim.doubtful]
+    permissions, access_faults = _permissions(owner, spec, facts)
     config = replace(
         node_config(spec, defaults_of(facts.statefulset, ours)),
+        access=access_files(spec, facts),
+        access_missing=is_access_missing(spec, facts),
         tls=next_level(spec, facts),
         tls_faults=certificate_faults(spec, facts),
     )
     live_by_ref = {ObjectRef.of(body): body for body in live}
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
-    bodies = build(owner, spec, _voters_in_force(facts), config, statefulset, installation)
+    bodies = {
+        **{ObjectRef.of(body): stamped(body) for body in permissions},
+        **build(owner, spec, _voters_in_force(facts), config, statefulset, installation),
+    }
     kept = set(dict(facts.refused))
     budget = ObjectRef("PodDisruptionBudget", owner.name)
     if facts.quorum is None and budget in live_by_ref:
@@ -88,7 +105,18 @@ def compare(
         ),
         config.faults,
         why_failing(spec, facts),
+        access_faults,
     )
+
+
+def _permissions(
+    owner: Owner, spec: QuorumSpec, facts: Observation
+) -> tuple[list[Body], tuple[AccessFault, ...]]:
+    """The Secrets of access control, and why there is no new access file."""
+    if spec.access is None or facts.access is None:
+        return [], ()
+    cluster_id = facts.latch.cluster_id if facts.latch else facts.remembered_cluster_id
+    return access_bodies(owner, spec.access, facts.access, cluster_id)
 
 
 def outdated_objects(

@@ -43,6 +43,7 @@ def create(case: Case) -> CreateStatefulSet | Wait | None:
         guards.kubernetes_version_supported,
         guards.claims_are_ours,
         guards.config_accepted,
+        guards.access_file_written,
         guards.certificates_usable,
     )
     return wait or CreateStatefulSet(replicas)

@@ -12,6 +12,7 @@ from kraftquorum_operator.judge.copies import why_copied
 from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
 from kraftquorum_operator.model.observation import ReplicaId, majority
+from kraftquorum_operator.plan.access_guards import access_file_written
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.certificate_guards import (
     certificates_presented,
@@ -53,6 +54,7 @@ __all__ = [
     "GUARDS",
     "Case",
     "Guard",
+    "access_file_written",
     "all_blank_before_formation",
     "budget_allows_eviction",
     "budget_counts_voters",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kraftquorum_operator.judge.access import access_obstacle
 from kraftquorum_operator.judge.copies import STALE, copied_voters, why_copied
 from kraftquorum_operator.judge.disks import damaged_storage, low_disks
 from kraftquorum_operator.judge.given_up import failing_in_a_row
@@ -196,6 +197,14 @@ def _certificates_failing(context: Context) -> Answer:
     return True, why[0], why[1]
 
 
+def _access_ready(context: Context) -> Answer:
+    """Every node has the access file that `spec.access` describes; shown while it is set."""
+    why = access_obstacle(context.observation)
+    if why is not None:
+        return False, *why
+    return True, "Enforced", "the nodes refuse what no entry of spec.access allows"
+
+
 def _log_outgrows_disk(context: Context) -> Answer:
     """The settings do not keep the log smaller than its volume; a full volume refuses writes."""
     why = why_log_outgrows(context.observation.statefulset)
@@ -229,6 +238,8 @@ def _paused(context: Context) -> Answer:
     return False, "NotSet", "spec.pause is not set"
 
 
+ACCESS_READY = "AccessReady"
+
 CONDITIONS: dict[str, Callable[[Context], Answer]] = {
     "Ready": _ready,
     "Available": _available,
@@ -243,6 +254,7 @@ CONDITIONS: dict[str, Callable[[Context], Answer]] = {
     "LogOutgrowsDisk": _log_outgrows_disk,
     "ConfigRejected": _config_rejected,
     "CertificatesFailing": _certificates_failing,
+    ACCESS_READY: _access_ready,
     "PodsBlocked": _pods_blocked,
     "Failing": _failing,
     "Paused": _paused,
@@ -288,6 +300,13 @@ def why_unknown(name: str, observation: Observation, *, holds: bool) -> str | No
     return _why_no_answers(observation) if asked else None
 
 
+def _is_shown(name: str, status: str, observation: Observation) -> bool:
+    """Whether a status has a condition."""
+    if name == ACCESS_READY:
+        return observation.access is not None
+    return status != "False" or name in STANDING
+
+
 NOT_OBSERVED = "NotObserved"
 """The reason of every condition that is Unknown."""
 
@@ -322,7 +341,7 @@ def conditions(
             )
             status, reason = "Unknown", NOT_OBSERVED
             message = f"{why}; the last answer came {last_answer}"
-        if status == "False" and name not in STANDING:
+        if not _is_shown(name, status, observation):
             continue
         last = earlier.get(name)
         since = last.last_transition_time if last and last.status == status else stamp.now

@@ -26,6 +26,8 @@ def has_drifted(wanted: Body, live: Body) -> bool:
 
     `podManagementPolicy` is not compared: the API server allows no change of it.
     """
+    if wanted["kind"] == "Secret":
+        return wanted["data"] != live.get("data")
     want, have = wanted["spec"], cast("Body", live.get("spec") or {})
     match wanted["kind"]:
         case "PodDisruptionBudget":

@@ -14,6 +14,7 @@ from typing import cast
 from pydantic.alias_generators import to_camel
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.access_facts import AccessFiles
 from kraftquorum_operator.model.config import (
     ALLOWED,
     default_of,
@@ -49,6 +50,8 @@ class NodeConfig:
         faults: why a node would refuse them, a sentence each; then `environment` is empty.
         tls: what the listeners accept.
         tls_faults: why the certificates cannot be used, a sentence each.
+        access: the files of access control; None: the nodes have none.
+        access_missing: whether they are wanted, and not there yet.
     """
 
     defaults: str | None
@@ -56,11 +59,13 @@ class NodeConfig:
     faults: tuple[str, ...] = ()
     tls: TlsLevel = "disabled"
     tls_faults: tuple[str, ...] = ()
+    access: AccessFiles | None = None
+    access_missing: bool = False
 
     @property
     def usable(self) -> bool:
         """Whether pods may get these settings."""
-        return not (self.faults or self.tls_faults)
+        return not (self.faults or self.tls_faults or self.access_missing)
 
 
 def managed_defaults(claim_bytes: int) -> dict[str, int]:

@@ -13,7 +13,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import Quantities, QuorumSpec
-from kraftquorum_operator.resources import tls
+from kraftquorum_operator.resources import access_mount, tls
 from kraftquorum_operator.resources.metadata import metadata, selector, stamped
 from kraftquorum_operator.resources.metrics_listener import (
     metrics_label,
@@ -131,7 +131,7 @@ def _template(
                 }
             },
             "containers": [_container(owner, spec, config)],
-            **tls.volumes(owner.name, config.tls),
+            **_volumes(owner, config),
         },
     }
 
@@ -154,21 +154,11 @@ def _container(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
         "livenessProbe": _probe("/healthz/live", period=5, failures=6, port=port),
         "readinessProbe": _probe("/healthz/ready", period=1, failures=2, port=port),
         # The node transfers its leadership before it stops; the voter set does not change.
-        "lifecycle": {
-            "preStop": {
-                "exec": {
-                    "command": [
-                        "raftnode",
-                        "node",
-                        "hand-over",
-                        f"--timeout-ms={LEADERSHIP_TRANSFER_MS}",
-                    ]
-                }
-            }
-        },
+        **_hook(config),
         "volumeMounts": [
             {"name": names.CLAIM_TEMPLATE, "mountPath": names.DATA_PATH},
             *tls.mounts(config.tls),
+            *access_mount.mounts(config.access),
         ],
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -177,6 +167,26 @@ def _container(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
         },
         **_resources(spec),
     }
+
+
+def _volumes(owner: Owner, config: NodeConfig) -> Body:
+    volumes = [
+        *tls.volumes(owner.name, config.tls).get("volumes", []),
+        *access_mount.volumes(owner.name, config.access),
+    ]
+    return {"volumes": volumes} if volumes else {}
+
+
+def _hook(config: NodeConfig) -> Body:
+    """Transfer leadership while the node still answers.
+
+    With access control the hook needs the node's certificate. Without one, the node does the same
+    at SIGTERM: a token in each pod could do far more than the hook.
+    """
+    if config.access is not None and config.tls == "disabled":
+        return {}
+    command = ["raftnode", "node", "hand-over", f"--timeout-ms={LEADERSHIP_TRANSFER_MS}"]
+    return {"lifecycle": {"preStop": {"exec": {"command": command}}}}
 
 
 def _probe(path: str, *, period: int, failures: int, port: Body) -> Body:
@@ -219,6 +229,7 @@ def _environment(
         **dict(listeners),
         **dict(config.environment),
         **tls.environment(config.tls),
+        **access_mount.environment(config.access),
     }
     return [
         field("POD_NAME", "metadata.name"),

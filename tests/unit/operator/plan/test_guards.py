@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kraftquorum_operator.model.access_facts import AccessFacts
 from kraftquorum_operator.model.certificates import Certificates
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
@@ -125,6 +126,10 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         spec(),
     ),
     "config_accepted": (replace(healthy(), config_faults=("config.x is not a setting",)), spec()),
+    "access_file_written": (
+        replace(blank(), statefulset=None, access=AccessFacts({})),
+        spec(access={"clients": []}),
+    ),
     "certificates_usable": (
         replace(healthy(), certificates=Certificates(0, unreadable="403 Forbidden")),
         spec(tls={"mode": "Managed"}),

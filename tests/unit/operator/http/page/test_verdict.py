@@ -117,7 +117,8 @@ def test_every_condition_weighs_in_the_verdict_or_is_known_not_to() -> None:
     graver = {"QuorumLost", "FormationBlocked", "Available", "VolumeFromCopy", "Paused"}
     counted = {"Ready", "Progressing", "Degraded"}
     to_come = {"LogOutgrowsDisk"}  # until the disk runs low, which is told as such
-    assert set(CONDITIONS) == TROUBLES | graver | counted | to_come
+    of_clients = {"AccessReady"}  # the quorum serves by the access file of before
+    assert set(CONDITIONS) == TROUBLES | graver | counted | to_come | of_clients
 
 
 def test_forming_is_neither_safe_nor_bad() -> None:

@@ -1,0 +1,259 @@
+"""The access file: what stands in it, what keeps it from being made, and tokens in overlap."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kraftquorum_operator.model.access import QuorumAccess
+from kraftquorum_operator.model.access_facts import (
+    AccessFacts,
+    AccessFault,
+    AccessFiles,
+    ClusterKeys,
+    TokenHash,
+    Unusable,
+)
+from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.resources.access_file import OPERATOR, access_bodies
+from raftnode.access.access_list import AccessList, Presented
+from raftnode.access.document import parse_access
+from raftnode.access.roles import Verb
+
+OWNER = Owner("test", "demo", "uid")
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+URI = f"spiffe://kraftquorum/cluster/{CLUSTER}/client/batch"
+SHOP: Body = {
+    "name": "shop",
+    "roles": ["read", "write"],
+    "keyPrefixes": ["shop/"],
+    "tokenSecret": {"name": "shop"},
+}
+BATCH: Body = {"name": "batch", "roles": ["read"], "certificate": {"uriNames": [URI]}}
+PROMETHEUS: Body = {
+    "name": "prometheus",
+    "roles": ["metrics"],
+    "serviceAccount": {"namespace": "monitoring", "name": "prometheus-k8s"},
+}
+
+
+def hashed(token: str) -> TokenHash:
+    return TokenHash(f"sha256:{hashlib.sha256(token.encode()).hexdigest()}")
+
+
+FACTS = AccessFacts(
+    tokens={("shop", "token"): hashed("shop's first token")},
+    keys=ClusterKeys('{"keys":[{}]}', "https://issuer"),
+    operator=hashed("the operator's token"),
+    now_s=1000,
+)
+
+
+def access(*clients: Body, **given: Any) -> QuorumAccess:
+    return QuorumAccess.model_validate({"clients": list(clients), **given})
+
+
+def made(wanted: QuorumAccess, facts: AccessFacts = FACTS) -> dict[str, str]:
+    bodies, faults = access_bodies(OWNER, wanted, facts, CLUSTER)
+    assert faults == ()
+    (body,) = bodies
+    assert body["metadata"]["name"] == "demo-access"
+    return {key: base64.b64decode(value).decode() for key, value in body["data"].items()}
+
+
+def allowed(data: dict[str, str]) -> AccessList:
+    """As a node reads it."""
+    return AccessList.of(parse_access(data["access.json"].encode()))
+
+
+def after(data: dict[str, str], *, now_s: int, token: str) -> AccessFacts:
+    """A later look, at which the Secret has this token."""
+    files = AccessFiles(None, data["state.json"])
+    tokens = {("shop", "token"): hashed(token)}
+    return replace(FACTS, files=files, tokens=tokens, now_s=now_s)
+
+
+def faults_of(*clients: Body, facts: AccessFacts = FACTS) -> tuple[AccessFault, ...]:
+    bodies, faults = access_bodies(OWNER, access(*clients), facts, CLUSTER)
+    assert bodies == [], "the file of before stays in force"
+    return faults
+
+
+def test_a_node_takes_the_file_and_allows_what_the_resource_says() -> None:
+    data = made(access(SHOP, BATCH, PROMETHEUS, anonymous={"roles": ["metrics"]}))
+    document = allowed(data)
+
+    def may(presented: Presented, verb: Verb, key: bytes = b"") -> bool:
+        return document.decide(document.identify(presented, None, 0.0), verb, key) is None
+
+    shop = Presented(token_hash=hashed("shop's first token").text)
+    assert may(shop, Verb.WRITE, b"shop/1")
+    assert not may(shop, Verb.WRITE, b"other/1")
+    assert not may(shop, Verb.ADMIN)
+    assert may(Presented(uri_names=(URI,)), Verb.READ, b"any")
+    assert may(Presented(service_account="monitoring/prometheus-k8s"), Verb.METRICS)
+    assert may(Presented(), Verb.METRICS)
+    assert not may(Presented(), Verb.READ, b"any")
+    operator = Presented(token_hash=hashed("the operator's token").text)
+    assert may(operator, Verb.ADMIN)
+    assert may(operator, Verb.DESCRIBE)
+    assert may(operator, Verb.RESIGN)
+    assert not may(operator, Verb.READ, b"any"), "the operator reads no record"
+    own = Presented(uri_names=(f"spiffe://kraftquorum/cluster/{CLUSTER}/operator",))
+    assert may(own, Verb.ADMIN)
+    assert json.loads(data["jwks.json"]) == {"keys": [{}]}
+
+
+def test_without_entries_all_but_the_operator_are_refused() -> None:
+    document = allowed(made(access()))
+    for verb in (Verb.READ, Verb.WRITE, Verb.ADMIN, Verb.METRICS, Verb.DESCRIBE):
+        assert document.decide(document.identify(Presented(), None, 0.0), verb) is not None
+
+
+def test_no_token_is_in_a_body_or_a_repr() -> None:
+    facts = replace(FACTS, operator=None, fresh_token="a fresh secret")
+    (body,), _ = access_bodies(OWNER, access(SHOP), facts, None)
+    assert body["metadata"]["name"] == "demo-operator-token"
+    assert base64.b64decode(body["data"]["token"]) == b"a fresh secret"
+    assert "a fresh secret" not in repr(facts)
+    assert "shop's first token" not in json.dumps(made(access(SHOP)))
+
+
+# --- overlap ---------------------------------------------------------------------------------
+
+
+def hashes(data: dict[str, str], name: str = "shop") -> list[str]:
+    subjects = json.loads(data["access.json"])["subjects"]
+    (subject,) = [each for each in subjects if each["name"] == name]
+    return subject["token_hashes"]
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.access_file:_tokens",
+    "if last is not None and last.current != text:",
+    "if False:",
+)
+def test_both_tokens_are_valid_for_the_overlap_and_then_the_new_one_alone() -> None:
+    first, second = hashed("shop's first token").text, hashed("shop's second token").text
+    data = made(access(SHOP))
+    assert hashes(data) == [first]
+    changed = made(access(SHOP), after(data, now_s=2000, token="shop's second token"))
+    assert hashes(changed) == [second, first]
+    # A later look keeps the end, so that the file does not change at each.
+    again = made(access(SHOP), after(changed, now_s=2599, token="shop's second token"))
+    assert again == changed
+    over = made(access(SHOP), after(again, now_s=2600, token="shop's second token"))
+    assert hashes(over) == [second]
+
+
+def test_without_an_overlap_the_token_of_before_ends_at_once() -> None:
+    wanted = access(SHOP, tokenOverlapSeconds=0)
+    changed = made(wanted, after(made(wanted), now_s=2000, token="shop's second token"))
+    assert hashes(changed) == [hashed("shop's second token").text]
+    # An overlap that began ends when the resource says so.
+    usual = made(access(SHOP), after(made(access(SHOP)), now_s=2000, token="another token"))
+    assert len(hashes(usual)) == 2
+    ended = made(wanted, after(usual, now_s=2001, token="another token"))
+    assert hashes(ended) == [hashed("another token").text]
+
+
+def test_a_removed_client_has_no_overlap() -> None:
+    data = made(access(SHOP))
+    removed = made(access(BATCH), after(data, now_s=1001, token="shop's first token"))
+    assert hashed("shop's first token").text not in removed["access.json"]
+
+
+def test_a_token_that_moves_to_another_client_is_that_client_s_alone() -> None:
+    other = SHOP | {"name": "other", "roles": ["metrics"], "tokenSecret": {"name": "other"}}
+    other.pop("keyPrefixes")
+    data = made(access(SHOP))
+    facts = after(data, now_s=1500, token="shop's second token")
+    moved = replace(
+        facts,
+        tokens={**facts.tokens, ("other", "token"): hashed("shop's first token")},
+    )
+    changed = made(access(SHOP, other), moved)
+    assert hashes(changed) == [hashed("shop's second token").text]
+    assert hashes(changed, "other") == [hashed("shop's first token").text]
+    allowed(changed)  # a node refuses a hash of two subjects
+
+
+@pytest.mark.parametrize("state", ["", "no JSON", "[]", '{"shop": 1}', '{"shop": {"current": 1}}'])
+def test_a_state_that_a_person_has_changed_only_ends_the_overlap(state: str) -> None:
+    facts = replace(FACTS, files=AccessFiles(None, state))
+    assert hashes(made(access(SHOP), facts)) == [hashed("shop's first token").text]
+
+
+def test_the_keys_of_the_cluster_stay_until_the_pods_have_restarted() -> None:
+    """Pods mount the entry: without it, a new pod could not start."""
+    keys = ClusterKeys('{"keys":[{}]}', "https://issuer")
+    facts = replace(FACTS, keys=None, files=AccessFiles(keys, ""))
+    assert made(access(SHOP), facts)["issuer"] == "https://issuer"
+
+
+# --- faults ----------------------------------------------------------------------------------
+
+
+def test_what_a_secret_lacks_is_named_with_its_field() -> None:
+    missing = Unusable("SecretMissing", "there is no Secret shop in namespace test; create it")
+    facts = replace(FACTS, tokens={("shop", "token"): missing})
+    (fault,) = faults_of(BATCH, SHOP, facts=facts)
+    assert fault.reason == "SecretMissing"
+    assert str(fault).startswith("spec.access.clients[1].tokenSecret: there is no Secret shop")
+
+
+def test_keys_of_the_cluster_that_cannot_be_read_are_a_fault_of_who_needs_them() -> None:
+    facts = replace(FACTS, keys=Unusable("KeysUnreadable", "forbidden"))
+    (fault,) = faults_of(SHOP, PROMETHEUS, facts=facts)
+    assert (fault.field, fault.reason) == (
+        "spec.access.clients[1].serviceAccount",
+        "KeysUnreadable",
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "field"),
+    [
+        (SHOP, SHOP | {"name": "other"}, "clients[1].tokenSecret"),
+        (BATCH, BATCH | {"name": "other"}, "clients[1].certificate.uriNames[0]"),
+        (PROMETHEUS, PROMETHEUS | {"name": "other"}, "clients[1].serviceAccount"),
+        (SHOP, BATCH | {"name": "shop"}, "clients[1].name"),
+    ],
+)
+def test_two_clients_that_a_node_could_not_tell_apart_are_refused(
+    first: Body, second: Body, field: str
+) -> None:
+    (fault,) = faults_of(first, second)
+    assert (fault.field, fault.reason) == (f"spec.access.{field}", "Duplicate")
+
+
+def test_the_operator_s_own_token_is_of_no_client() -> None:
+    facts = replace(FACTS, tokens={("shop", "token"): hashed("the operator's token")})
+    (fault,) = faults_of(SHOP, facts=facts)
+    assert fault.reason == "Duplicate"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        SHOP | {"roles": ["reed"]},
+        SHOP | {"roles": ["peer"]},
+        SHOP | {"roles": []},
+        SHOP | {"name": OPERATOR},
+        SHOP | {"name": ""},
+        SHOP | {"certificate": {"uriNames": [URI]}},
+        {"name": "nothing", "roles": ["read"]},
+        SHOP | {"tokenSecret": {"name": "Shop_"}},
+        SHOP | {"token": "in clear"},
+        PROMETHEUS | {"serviceAccount": {"name": "prometheus-k8s"}},
+    ],
+)
+def test_a_resource_with_a_wrong_entry_is_refused(wrong: Body) -> None:
+    with pytest.raises(ValidationError):
+        access(wrong)

@@ -42,20 +42,18 @@ class Desired:
     certificates_failing: tuple[str, str] | None = None
     access_faults: tuple[AccessFault, ...] = ()
 
-    def _has_written(self, ref: ObjectRef) -> bool:
-        return ref in self.bodies and ref not in self.outdated
-
     def mark(self, facts: Observation) -> Observation:
         """The observation with what differs from the desired objects."""
         # An object of another owner is in the way only if the resource wants one of that name.
         refused = tuple(entry for entry in facts.refused if entry[0] in self.bodies)
+        file = ObjectRef("Secret", names.access(facts.name))
         return replace(
             facts,
             outdated=self.outdated,
             config_faults=self.config_faults,
             certificates_failing=self.certificates_failing,
             access_faults=self.access_faults,
-            access_written=self._has_written(ObjectRef("Secret", names.access(facts.name))),
+            access_written=file in self.bodies and file not in {*self.outdated, *dict(refused)},
             refused=refused,
         )
 

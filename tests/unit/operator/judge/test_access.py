@@ -154,6 +154,13 @@ def test_the_condition_is_true_once_every_pod_has_the_file_that_is_wanted() -> N
     assert (done.status, done.reason) == ("True", "Enforced")
 
 
+def test_a_secret_of_another_owner_is_not_the_access_file() -> None:
+    facts = replace(observed(guarded=True), refused=((FILE, "it belongs to another owner"),))
+    condition = ready(desired(spec(), facts).mark(facts))
+    assert condition is not None
+    assert condition.reason == "NotWritten"
+
+
 def test_without_access_control_there_is_no_condition_and_no_secret() -> None:
     now = observed(None)
     wanted = desired(QuorumSpec(), now)

@@ -6,9 +6,11 @@ import base64
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from kraftquorum_operator.model.access import QuorumAccess
@@ -21,11 +23,13 @@ from kraftquorum_operator.model.access_facts import (
     Unusable,
 )
 from kraftquorum_operator.model.objects import Body, Owner
+from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.access_file import OPERATOR, access_bodies
 from raftnode.access.access_list import AccessList, Presented
 from raftnode.access.document import parse_access
 from raftnode.access.roles import Verb
 
+ROOT = Path(__file__).parents[4]
 OWNER = Owner("test", "demo", "uid")
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 URI = f"spiffe://kraftquorum/cluster/{CLUSTER}/client/batch"
@@ -108,6 +112,14 @@ def test_a_node_takes_the_file_and_allows_what_the_resource_says() -> None:
     own = Presented(uri_names=(f"spiffe://kraftquorum/cluster/{CLUSTER}/operator",))
     assert may(own, Verb.ADMIN)
     assert json.loads(data["jwks.json"]) == {"keys": [{}]}
+
+
+def test_the_example_is_what_a_node_takes() -> None:
+    example = yaml.safe_load((ROOT / "examples" / "quorum-with-access.yaml").read_text())
+    wanted = QuorumSpec.model_validate(example["spec"]).access
+    assert wanted is not None
+    tokens = {("shop-token", "token"): hashed("shop's first token")}
+    allowed(made(wanted, replace(FACTS, tokens=tokens)))
 
 
 def test_without_entries_all_but_the_operator_are_refused() -> None:

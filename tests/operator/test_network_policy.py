@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
@@ -79,6 +81,29 @@ def test_a_new_quorum_has_a_policy_that_follows_the_resource_and_is_put_right(
     patch(krq, {"spec": {"networkPolicy": {"enabled": None}}})
     krq.until("made again", lambda: policy(krq) is not None)
     assert krq.list("pods")[0]["metadata"]["uid"] == pods["uid"]
+
+
+def test_readers_of_metrics_are_admitted_to_the_port_of_metrics_alone(krq, operators) -> None:
+    operators.start(pod_namespace="kraftquorum-system", node_metrics_from=json.dumps([READER]))
+    krq.apply(
+        voters=1,
+        metricsListener="Separate",
+        networkPolicy={"clientsFrom": [CLIENT], "metricsFrom": [OUTSIDE]},
+    )
+    krq.ready(1)  # by its probes on the port of metrics
+    nodes, operator, client = admitted(krq, 9080)
+    assert client == CLIENT
+    assert "namespaceSelector" in operator
+    assert admitted(krq, 9081) == [OUTSIDE, READER]
+    assert admitted(krq, 9093) == [nodes]
+    address = krq.get("pods", "demo-0")["status"]["podIP"]
+    with urllib.request.urlopen(f"http://{address}:9081/metrics", timeout=30) as answer:
+        assert b"raftnode_current_leader" in answer.read()
+    for port, path in ((9080, "/metrics"), (9081, "/v1/node")):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=30)
+        assert refused.value.code == 403
+        assert b"WRONG_LISTENER" in refused.value.read()
 
 
 def admitted_or_none(krq) -> list[dict[str, Any]]:

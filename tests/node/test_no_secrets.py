@@ -119,6 +119,19 @@ async def test_no_secret_of_access_control_is_in_a_log_an_answer_or_a_metric(
             assert not [secret for secret in secrets if secret in text]
 
 
+def reading(name: str, path: Path) -> list[str]:
+    """The options with which a node reads the file of a setting."""
+    listener = name.partition("_tls_")[0]
+    if "_tls_" in name:
+        names = [f"{listener}_tls_{file}_file" for file in ("certificate", "key", "ca")]
+        flags = [f"--{listener}-tls", "required"]
+    else:
+        names, flags = ["access_file", name], []
+    for option in dict.fromkeys(names):
+        flags += [f"--{option.replace('_', '-')}", str(path)]
+    return flags
+
+
 def test_a_file_of_the_settings_is_never_quoted(tmp_path: Path) -> None:
     """Whether the node takes the file or refuses it, which the settings of one node decide."""
     holding = [
@@ -135,7 +148,7 @@ def test_a_file_of_the_settings_is_never_quoted(tmp_path: Path) -> None:
             [
                 *COMMAND,
                 *("--node-id", "0", "--log-dir", str(directory), "--api-listen", "127.0.0.1:0"),
-                *("--peer-listen", "127.0.0.1:0", f"--{name.replace('_', '-')}", str(path)),
+                *("--peer-listen", "127.0.0.1:0", *reading(name, path)),
             ],
             capture_output=True,
             text=True,

@@ -1,7 +1,7 @@
 """Who may do what on a node: the access file, and the decision on each request.
 
 - `roles`: what a subject may be granted, and what each kind of request needs;
-- `document`: the access file as text, checked strictly;
+- `document`: the access file as text, checked strictly; `yaml_text`: where it is YAML;
 - `access_list`: the same, ready to be asked; what a request presents, and whose it is;
 - `service_accounts`: tokens of Kubernetes ServiceAccounts, checked with the cluster's keys;
 - `audit_log`: a line for each change and for refusals;

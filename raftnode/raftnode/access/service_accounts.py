@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
-
-import jwt
-from jwt import PyJWK
-from jwt.exceptions import InvalidTokenError, PyJWKError, PyJWTError
+from typing import TYPE_CHECKING, Any
 
 from raftnode.access.access_file import FollowedFile
 from raftnode.access.document import AccessFileError
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
 """Public-key signatures alone: a secret could not stand in a file of public keys."""
@@ -58,6 +57,8 @@ class KeySet:
         Raises:
             AccessFileError: it is none, or has no key for signatures.
         """
+        from jwt.exceptions import PyJWTError  # noqa: PLC0415 - only for tokens that are signed
+
         try:
             entries: Any = json.loads(data)["keys"]
             keys = {str(entry.get("kid", "")): _key(entry) for entry in entries[:KEYS_MAX]}
@@ -80,6 +81,8 @@ class KeySet:
         Raises:
             TokenRefusedError: it is not to be trusted.
         """
+        import jwt  # noqa: PLC0415 - only for tokens that are signed
+
         try:
             header = jwt.get_unverified_header(token)
             key = self.keys.get(str(header.get("kid", "")))
@@ -97,7 +100,7 @@ class KeySet:
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except InvalidTokenError as error:
+        except jwt.InvalidTokenError as error:
             raise TokenRefusedError(_REASONS.get(type(error).__name__, _NOT_VALID)) from None
         except (ValueError, TypeError, RecursionError):
             raise TokenRefusedError(_NOT_VALID) from None
@@ -156,6 +159,8 @@ _REASONS = {
 
 
 def _key(entry: Any) -> PyJWK:
+    from jwt import PyJWK, PyJWKError  # noqa: PLC0415 - only for tokens that are signed
+
     key = PyJWK(entry)
     if key.algorithm_name not in ALGORITHMS:
         raise PyJWKError("not a public key for signatures")

@@ -3,7 +3,7 @@
 - `model`: every setting with its unit, the reason for its default and what None or 0 mean;
   the reference page is made from it;
 - `checks`: the rules between settings;
-- `values`: values that a setting's text stands for;
+- `fields`: the types of settings; `values`: what their text stands for;
 - `names`: what else a setting is called;
 - `sources`: flags of `raftnode run`, `RAFTNODE_…` in the environment, the properties file.
 """

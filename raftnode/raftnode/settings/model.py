@@ -5,46 +5,22 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
 from raftnode.settings.checks import WILDCARDS, cross_checks
-from raftnode.settings.values import VoterAddress, each_once
+from raftnode.settings.fields import (
+    EndpointSetting,
+    EndpointsSetting,
+    ListenSetting,
+    TlsMode,
+    VotersSetting,
+)
 
 _DAY_MS = 86_400_000
-
-
-def _endpoint(value: object) -> object:
-    return Endpoint.parse(value) if isinstance(value, str) else value
-
-
-def _listen(value: object) -> object:
-    if isinstance(value, str) and value.endswith(":0"):
-        return Endpoint(Endpoint.parse(f"{value[:-1]}1").host, 0)
-    return _endpoint(value)
-
-
-def _endpoints(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    return tuple(Endpoint.parse(part.strip()) for part in value.split(",") if part.strip())
-
-
-def _voters(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    parts = (part.strip() for part in value.split(","))
-    return each_once(VoterAddress.parse(part) for part in parts if part)
-
-
-EndpointSetting = Annotated[Endpoint, BeforeValidator(_endpoint)]
-ListenSetting = Annotated[Endpoint, BeforeValidator(_listen)]
-EndpointsSetting = Annotated[tuple[Endpoint, ...], BeforeValidator(_endpoints)]
-TlsMode = Literal["disabled", "permissive", "required"]
-VotersSetting = Annotated[tuple[VoterAddress, ...], BeforeValidator(_voters)]
 
 
 class NodeSettings(BaseModel):

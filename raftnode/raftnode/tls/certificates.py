@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.x509.oid import NameOID
+if TYPE_CHECKING:
+    from cryptography import x509
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,16 @@ def read_certificates(pem: bytes) -> tuple[Certificate, ...]:
     Raises:
         ValueError: there is none, or one is malformed.
     """
+    from cryptography import x509  # noqa: PLC0415 - only for TLS, and large
+
     return tuple(map(_read, x509.load_pem_x509_certificates(pem)))
 
 
 def _read(certificate: x509.Certificate) -> Certificate:
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

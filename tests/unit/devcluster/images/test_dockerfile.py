@@ -103,7 +103,7 @@ def versions(name):
 
 def test_node_carries_neither_kopf_nor_the_client_and_the_operator_no_kafka_schemas():
     assert {"kopf", "kubernetes"} <= set(versions("operator"))
-    assert not {"kopf", "kubernetes", "pyyaml"} & set(versions("node"))
+    assert not {"kopf", "kubernetes"} & set(versions("node"))
     assert "kio" in versions("node")
     assert not {"kio", "crc32c"} & set(versions("operator"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from raftnode.core.types import Epoch, Offset
@@ -115,6 +115,8 @@ def test_store_agrees_with_a_plain_dict_at_every_offset(
 
 @pytest.mark.without("statemachine.kv:KeyValueStore.apply_all", "and not record.is_control", "")
 @pytest.mark.without("statemachine.kv:KeyValueStore.apply_all", "continue", "pass")
+@example(records=[(b"k", b"1", False), (b"k", b"2", False)], cuts=set())
+@example(records=[(b"k", b"1", True)], cuts=set())
 @given(records=RECORDS, cuts=st.sets(st.integers(0, 60)))
 def test_records_applied_by_the_batch_give_the_state_of_one_after_another(
     records: list[tuple[bytes | None, bytes | None, bool]], cuts: set[int]

@@ -16,7 +16,7 @@ from kraftquorum_devcluster import DevCluster
 from kraftquorum_operator.http.access import ALLOWED_S
 from proofkit.loopback import LoopbackNetwork
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
 
 BASE = Path(__file__).parents[2] / "deploy" / "kustomize" / "base" / "operator.yaml"
 PORT = 18080

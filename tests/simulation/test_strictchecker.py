@@ -24,7 +24,7 @@ SEEDS_MAX = 20
                 "sum(voter in role.granted for voter in voters)",
                 "len({*role.granted, replica.key})",
             ),
-            41,
+            27,
             "RemovedNeverCounted",
         ),
         (

@@ -13,7 +13,7 @@ import pytest
 from kraftquorum_devcluster.binaries import missing_programs
 from kraftquorum_devcluster.versions import BENCH_TOOLS
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 COMMAND = [sys.executable, "-m", "kraftquorum_bench", "run", "--size", "quick"]
 
@@ -82,8 +82,8 @@ async def test_an_interrupted_run_leaves_no_process_and_no_data(tmp_path, number
     try:
         assert process.stdout is not None
         async with asyncio.timeout(200):
-            while b"kraftquorum" not in await process.stdout.readline():
-                pass
+            while b"kraftquorum" not in (line := await process.stdout.readline()):
+                assert line, (await process.communicate())[1].decode()
             await asyncio.sleep(2)  # the load runs, or the store is filled
             process.send_signal(number)
             _, complained = await process.communicate()

@@ -57,7 +57,13 @@ def send(operation: Any, base_url: str, token: str | None, answers: list[tuple[i
     ask()
 
 
-@pytest.mark.parametrize("who", ["without", "unknown", "reader", "all"])
+@pytest.mark.parametrize(
+    "who",
+    [
+        "without",
+        *(pytest.param(w, marks=pytest.mark.extended) for w in ("unknown", "reader", "all")),
+    ],
+)
 async def test_generated_requests_get_documented_answers_and_change_what_they_may(
     who: str, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):

@@ -553,6 +553,7 @@ async def roll(quorum: LocalQuorum, client: QuorumClient, mode: str) -> None:
         await eventually(back, what=f"node {node.node_id} in mode {mode}")
 
 
+@pytest.mark.extended
 async def test_a_living_quorum_rolls_from_plain_to_tls_and_back_without_a_failed_write(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):

@@ -194,6 +194,8 @@ def _parse_json(text: str) -> object:
         return json.loads(text, object_pairs_hook=refuse_twice, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         raise AccessFileError(f"is not JSON at line {error.lineno}, column {error.colno}") from None
+    except ValueError:  # of `int`, which reads some thousand digits and no more
+        raise AccessFileError("has a number that is too long") from None
     except RecursionError:
         raise AccessFileError("is nested too deeply") from None
 

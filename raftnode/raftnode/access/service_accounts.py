@@ -67,7 +67,7 @@ class KeySet:
                 "is no JSON Web Key Set; expected an object with `keys`, as kubectl get --raw "
                 "/openid/v1/jwks prints it"
             ) from None
-        except PyJWTError as error:
+        except (PyJWTError, NotImplementedError) as error:
             raise AccessFileError(
                 f"has a key that cannot be used: {type(error).__name__}"
             ) from None

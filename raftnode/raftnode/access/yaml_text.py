@@ -36,7 +36,8 @@ def parse_yaml(text: str) -> object:
         mark = error.problem_mark
         at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
         raise AccessFileError(f"is neither JSON nor YAML{at}") from None
-    except (yaml.YAMLError, ValueError):
+    except (yaml.YAMLError, ValueError, LookupError, ArithmeticError, AttributeError):
+        # The last three are PyYAML's for a value that is not of its type, such as `!!bool x`.
         raise AccessFileError("is neither JSON nor YAML") from None
     except RecursionError:
         raise AccessFileError("is nested too deeply") from None

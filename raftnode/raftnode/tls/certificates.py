@@ -45,7 +45,16 @@ def read_certificates(pem: bytes) -> tuple[Certificate, ...]:
     """
     from cryptography import x509  # noqa: PLC0415 - only for TLS, and large
 
-    return tuple(map(_read, x509.load_pem_x509_certificates(pem)))
+    try:
+        return tuple(map(_read, x509.load_pem_x509_certificates(pem)))
+    except (
+        TypeError,
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ) as error:
+        # Not ValueErrors, though they are about the certificate's content.
+        raise ValueError(str(error)) from None
 
 
 def _read(certificate: x509.Certificate) -> Certificate:

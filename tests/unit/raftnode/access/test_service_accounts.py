@@ -91,6 +91,7 @@ def test_a_token_that_chooses_its_own_algorithm_is_refused():
         (b"[]", "is no JSON Web Key Set"),
         (b'{"keys": 1}', "is no JSON Web Key Set"),
         (b'{"keys": ["x"]}', "is no JSON Web Key Set"),
+        (b'{"keys": [{"kty": "RSA", "alg": "none"}]}', "has a key that cannot be used"),
         (b'{"keys": []}', "has no key"),
         (b'{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "1"}]}', "cannot be used"),
         (b'{"keys": [{"kty": "RSA", "kid": "1"}]}', "cannot be used|is no JSON"),

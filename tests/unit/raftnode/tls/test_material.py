@@ -80,6 +80,21 @@ def test_a_file_without_a_certificate(tmp_path, file):
     assert "a certificate is malformed" in refused(rules_of(files))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("a003020102", "a003020101"), ("0603551d23", "0603551d25"), ("0c0178", "030178")],
+    ids=["version 2", "an extension twice", "a name of bits"],
+)
+def test_a_certificate_that_is_malformed_in_a_rare_way(tmp_path, old, new):
+    """The library raises no ValueError, and a node that looks at the file must not end by it."""
+    files = issue(tmp_path, common_name="x")
+    der = ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
+    assert bytes.fromhex(old) in der
+    wrong = ssl.DER_cert_to_PEM_cert(der.replace(bytes.fromhex(old), bytes.fromhex(new)))
+    files.certificate.write_text(wrong)
+    assert "a certificate is malformed" in refused(rules_of(files))
+
+
 def test_a_key_that_is_no_key(tmp_path):
     files = issue(tmp_path)
     files.key.write_text("nothing\n")

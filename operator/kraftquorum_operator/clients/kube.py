@@ -37,6 +37,8 @@ _load = cast("Any", _kube_config)
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
+JSON_OR_KEYS = f"application/jwk-set+json, {JSON}"
+"""The API server publishes its keys as this type alone, and answers 406 to other requests."""
 
 _RESOURCES = {
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -175,7 +177,7 @@ class KubeClient:
 
     async def read_url(self, url: str) -> Body:
         """Read what is no resource, such as the keys of the cluster."""
-        return await self._request("GET", url)
+        return await self._request("GET", url, accept=JSON_OR_KEYS)
 
     async def list(
         self, kind: str, namespace: str, selector: str = "", *, fields: str = ""
@@ -303,8 +305,9 @@ class KubeClient:
         query: list[tuple[str, str]] | None = None,
         body: Body | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
     ) -> Body:
-        headers = {"Accept": JSON, "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         result, started = "unreachable", time.monotonic()
         try:
             prepared = await self._api.param_serialize(

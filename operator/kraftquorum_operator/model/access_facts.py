@@ -69,10 +69,12 @@ class AccessFiles:
     Attributes:
         keys: of the cluster; None: the Secret has none.
         state: of the tokens in the access file.
+        document: the access file.
     """
 
     keys: ClusterKeys | None = None
     state: str = field(default="", repr=False)
+    document: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class AccessFacts:
         fresh_token: for the operator, if it has none.
         files: in the nodes' Secret; None: there is no access file.
         now_s: Unix time.
+        unreadable: why the operator's own Secrets cannot be read; then the parts are missing.
     """
 
     tokens: Mapping[tuple[str, str], TokenHash | Unusable]
@@ -94,3 +97,4 @@ class AccessFacts:
     fresh_token: str = field(default="", repr=False)
     files: AccessFiles | None = None
     now_s: int = 0
+    unreadable: str = ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
-from kraftquorum_operator.errors import NotFoundError, RefusedError
+from kraftquorum_operator.errors import KubeError, RefusedError
 from kraftquorum_operator.model.access import QuorumAccess, TokenSecret
 from kraftquorum_operator.model.access_facts import (
     ACCESS_KEY,
@@ -62,17 +62,20 @@ class ReadAccess:
 async def read_access(
     kube: KubeClient, owner: Owner, access: QuorumAccess | None, pods: Iterable[Pod]
 ) -> ReadAccess:
-    """Read all of it; a Secret that is missing or may not be read is a fact too.
+    """Read all of it; what is missing or cannot be read is a fact too.
 
     Raises:
-        KubeError: the API server did not answer all of it.
+        KubeError: the API server did not answer for the operator's own Secrets.
     """
     if access is None and not any(pod.guarded for pod in pods):
         return ReadAccess()
-    file_body, token_body = await asyncio.gather(
-        kube.get("Secret", owner.namespace, names.access(owner.name)),
-        kube.get("Secret", owner.namespace, names.operator_token(owner.name)),
-    )
+    try:
+        file_body, token_body = await asyncio.gather(
+            kube.get("Secret", owner.namespace, names.access(owner.name)),
+            kube.get("Secret", owner.namespace, names.operator_token(owner.name)),
+        )
+    except RefusedError as error:
+        return ReadAccess(None if access is None else AccessFacts({}, unreadable=str(error)))
     token = None if token_body is None else _own_token(owner, token_body)
     bodies = tuple(body for body in (file_body, token_body) if body is not None)
     if access is None:
@@ -108,7 +111,8 @@ async def _read_tokens(
 async def _get_secret(kube: KubeClient, owner: Owner, name: str) -> Body | Unusable:
     try:
         body = await kube.get("Secret", owner.namespace, name)
-    except RefusedError as error:
+    except KubeError as error:
+        # Also a Secret that the API server cannot decrypt: it must not hold back the quorum.
         return Unusable("SecretUnreadable", f"the operator cannot read Secret {name}: {error}")
     if body is None:
         return Unusable(
@@ -166,7 +170,7 @@ def _read_files(owner: Owner, body: Body) -> AccessFiles | None:
     keys = None
     if KEYS_KEY in texts and texts.get(ISSUER_KEY):
         keys = ClusterKeys(texts[KEYS_KEY], texts[ISSUER_KEY])
-    return AccessFiles(keys, texts.get(STATE_KEY, ""))
+    return AccessFiles(keys, texts.get(STATE_KEY, ""), texts[ACCESS_KEY])
 
 
 async def _read_keys(kube: KubeClient) -> ClusterKeys | Unusable:
@@ -175,7 +179,7 @@ async def _read_keys(kube: KubeClient) -> ClusterKeys | Unusable:
         keys, discovery = await asyncio.gather(
             kube.read_url(KEYS_URL), kube.read_url(DISCOVERY_URL)
         )
-    except (RefusedError, NotFoundError) as error:
+    except KubeError as error:
         return Unusable(
             "KeysUnreadable",
             f"the API server does not tell with which keys it signs tokens: {error}; allow get on "

@@ -22,6 +22,7 @@ from kraftquorum_operator.model.access_facts import (
     TOKEN_KEY,
     AccessFacts,
     AccessFault,
+    AccessFiles,
     ClusterKeys,
     TokenHash,
     Unusable,
@@ -59,12 +60,16 @@ def access_bodies(
         facts: what was read for it.
         cluster_id: of the quorum; None: it has not formed yet.
     """
+    if facts.unreadable:
+        # A new token would lock the operator out of the nodes that know the one before.
+        why = f"the operator cannot read its own Secrets: {facts.unreadable}"
+        return [], (AccessFault("spec.access", "SecretUnreadable", why),)
     if facts.operator is None:
         token = {TOKEN_KEY: facts.fresh_token.encode()}
         return [store_secret(owner, names.operator_token(owner.name), token, {})], ()
     faults = tuple(_faults(access, facts))
     if faults:
-        return [], faults
+        return _with_own_token(owner, facts.files, facts.operator), faults
     tokens = _tokens(access, facts, facts.operator)
     document = {
         "subjects": [
@@ -74,13 +79,40 @@ def access_bodies(
     }
     if access.anonymous is not None:
         document |= {"anonymous": {"grants": [_grant(access.anonymous)]}}
-    data = {ACCESS_KEY: _json(document), STATE_KEY: _json(_state(tokens))}
     keys = facts.keys if isinstance(facts.keys, ClusterKeys) else facts.files and facts.files.keys
+    return [_secret(owner, document, _state(tokens), keys)], ()
+
+
+def _secret(owner: Owner, document: Entry, state: Entry, keys: ClusterKeys | None) -> Body:
+    """The nodes' Secret.
+
+    The keys stay in it without an entry that needs them: pods mount them until they restart.
+    """
+    data = {ACCESS_KEY: _json(document), STATE_KEY: _json(state)}
     if keys is not None:
-        # They stay without an entry that needs them: pods mount them until they restart.
         data |= {KEYS_KEY: keys.text, ISSUER_KEY: keys.issuer}
     encoded = {key: text.encode() for key, text in data.items()}
-    return [store_secret(owner, names.access(owner.name), encoded, {})], ()
+    return store_secret(owner, names.access(owner.name), encoded, {})
+
+
+def _with_own_token(owner: Owner, files: AccessFiles | None, operator: TokenHash) -> list[Body]:
+    """The file of before, if it lacks the operator's token, with that token.
+
+    Without it no node would answer the operator until a person has corrected the entry, and
+    repairs would wait for that.
+    """
+    if files is None:
+        return []
+    try:
+        document = cast("Entry", json.loads(files.document))
+        own = next(each for each in document["subjects"] if each["name"] == OPERATOR)
+    except (ValueError, TypeError, KeyError, StopIteration):
+        return []
+    if operator.text in own["token_hashes"]:
+        return []
+    own["token_hashes"] = [operator.text]
+    state = _known(files.state) | {OPERATOR: Tokens(operator.text, {})}
+    return [_secret(owner, document, _state(state), files.keys)]
 
 
 def _json(value: object) -> str:

@@ -9,7 +9,12 @@ from typing import Any, cast
 import pytest
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import NotFoundError, RefusedError
+from kraftquorum_operator.errors import (
+    KubeError,
+    KubeUnavailableError,
+    NotFoundError,
+    RefusedError,
+)
 from kraftquorum_operator.model.access import QuorumAccess
 from kraftquorum_operator.model.access_facts import ClusterKeys, TokenHash, Unusable
 from kraftquorum_operator.model.objects import Body, Owner
@@ -42,17 +47,19 @@ class Kube:
     def __init__(self, *bodies: Body, urls: dict[str, Body] | None = None) -> None:
         self.bodies = {body["metadata"]["name"]: body for body in bodies}
         self.urls = urls or {}
-        self.forbidden: set[str] = set()
+        self.errors: dict[str, KubeError] = {}
         self.asked: list[str] = []
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
         assert (kind, namespace) == ("Secret", "test")
         self.asked.append(name)
-        if name in self.forbidden:
-            raise RefusedError(403, "Forbidden", "secrets is forbidden")
+        if name in self.errors:
+            raise self.errors[name]
         return self.bodies.get(name)
 
     async def read_url(self, url: str) -> Body:
+        if url in self.errors:
+            raise self.errors[url]
         if url not in self.urls:
             raise NotFoundError(404, "NotFound", url)
         return self.urls[url]
@@ -102,11 +109,34 @@ async def test_a_key_that_is_missing_is_named_with_those_that_are_there() -> Non
     assert "Secret shop has no key token; its keys: password" in found.message
 
 
-async def test_a_secret_that_may_not_be_read_is_a_fact() -> None:
+FORBIDDEN = RefusedError(403, "Forbidden", "secrets is forbidden")
+UNDECRYPTABLE = KubeUnavailableError(500, "InternalError", "no matching key was found")
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, UNDECRYPTABLE])
+async def test_a_secret_that_cannot_be_read_is_a_fact(error: KubeError) -> None:
     kube = Kube()
-    kube.forbidden.add("shop")
+    kube.errors["shop"] = error
     found = (await look(kube)).facts.tokens["shop", "token"]
     assert found.reason == "SecretUnreadable"
+
+
+@pytest.mark.parametrize("name", ["demo-access", "demo-operator-token"])
+async def test_the_operator_s_own_secrets_that_it_may_not_read_are_a_fact(name: str) -> None:
+    """The repairs of a quorum without guarded pods do not need them."""
+    kube = Kube()
+    kube.errors[name] = FORBIDDEN
+    assert "forbidden" in (await look(kube)).facts.unreadable
+    read = await look(kube, None, Pod("demo-0", "u", 0, guarded=True))
+    assert read.facts is None
+    assert read.operator_token is None
+
+
+async def test_no_answer_for_the_operator_s_own_secrets_is_no_fact() -> None:
+    kube = Kube()
+    kube.errors["demo-operator-token"] = UNDECRYPTABLE
+    with pytest.raises(KubeUnavailableError):
+        await look(kube)
 
 
 async def test_a_quorum_without_access_control_costs_no_request() -> None:
@@ -151,5 +181,8 @@ async def test_the_cluster_s_keys_are_read_if_an_entry_needs_them() -> None:
     unreadable = (await look(Kube(), ACCOUNT)).facts.keys
     assert unreadable.reason == "KeysUnreadable"
     assert KEYS_URL in unreadable.message
+    slow = Kube(urls=urls)
+    slow.errors[KEYS_URL] = KubeUnavailableError(503, "Unavailable", "no endpoints")
+    assert (await look(slow, ACCOUNT)).facts.keys.reason == "KeysUnreadable"
     empty = urls | {KEYS_URL: {"keys": []}}
     assert (await look(Kube(urls=empty), ACCOUNT)).facts.keys.reason == "KeysUnreadable"

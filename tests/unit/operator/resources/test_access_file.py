@@ -269,3 +269,49 @@ def test_the_operator_s_own_token_is_of_no_client() -> None:
 def test_a_resource_with_a_wrong_entry_is_refused(wrong: Body) -> None:
     with pytest.raises(ValidationError):
         access(wrong)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.access_file:access_bodies",
+    "_with_own_token(owner, facts.files, facts.operator), faults",
+    "[], faults",
+)
+def test_a_new_token_of_the_operator_does_not_wait_for_an_entry_to_be_corrected() -> None:
+    """Else the operator could repair nothing until then."""
+    data = made(access(SHOP, PROMETHEUS))
+    files = AccessFiles(FACTS.keys, data["state.json"], data["access.json"])
+    facts = replace(FACTS, files=files, tokens={("shop", "token"): Unusable("SecretMissing", "x")})
+    assert access_bodies(OWNER, access(SHOP), facts, CLUSTER)[0] == []
+    facts = replace(facts, operator=hashed("another of the operator"))
+    bodies, (fault,) = access_bodies(OWNER, access(SHOP), facts, CLUSTER)
+    assert fault.reason == "SecretMissing"
+    assert len(bodies) == 1
+    data_written: dict[str, str] = bodies[0]["data"]
+    written = {key: base64.b64decode(value).decode() for key, value in data_written.items()}
+    assert written.keys() == data.keys()
+    document = allowed(written)
+
+    def knows(token: str) -> bool:
+        presented = Presented(token_hash=hashed(token).text)
+        verb = Verb.WRITE if token.startswith("shop") else Verb.ADMIN
+        return document.decide(document.identify(presented, None, 0.0), verb, b"shop/1") is None
+
+    assert knows("another of the operator")
+    assert not knows("the operator's token")
+    assert knows("shop's first token"), "the other entries of before stay in force"
+    state = json.loads(written["state.json"])
+    assert state[OPERATOR] == {"current": hashed("another of the operator").text, "before": {}}
+    assert state["shop"] == json.loads(data["state.json"])["shop"]
+    # A file that a person has changed to something else stays as it is.
+    for text in ("", "{}", '{"subjects": []}', '{"subjects": [1]}'):
+        changed = replace(facts, files=replace(files, document=text))
+        assert access_bodies(OWNER, access(SHOP), changed, CLUSTER)[0] == []
+
+
+def test_secrets_that_cannot_be_read_are_not_overwritten() -> None:
+    """A new token of the operator would lock it out of the nodes that know the one before."""
+    facts = AccessFacts({}, unreadable="secrets is forbidden")
+    bodies, (fault,) = access_bodies(OWNER, access(SHOP), facts, CLUSTER)
+    assert bodies == []
+    assert (fault.field, fault.reason) == ("spec.access", "SecretUnreadable")
+    assert "secrets is forbidden" in fault.message

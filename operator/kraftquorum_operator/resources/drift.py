@@ -27,7 +27,9 @@ def has_drifted(wanted: Body, live: Body) -> bool:
     `podManagementPolicy` is not compared: the API server allows no change of it.
     """
     if wanted["kind"] == "Secret":
-        return wanted["data"] != live.get("data")
+        # An apply removes no entry of another client, so that would stay a change for ever.
+        data = cast("Body", live.get("data") or {})
+        return any(data.get(key) != value for key, value in wanted["data"].items())
     want, have = wanted["spec"], cast("Body", live.get("spec") or {})
     match wanted["kind"]:
         case "PodDisruptionBudget":

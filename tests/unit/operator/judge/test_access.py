@@ -175,6 +175,9 @@ def test_a_secret_that_another_client_changed_is_put_right() -> None:
     changed = wanted | {"data": wanted["data"] | {"access.json": "e30="}}
     assert has_drifted(wanted, changed)
     assert FILE in desired(spec(), facts, changed).outdated
+    # An apply would not remove another client's entry: the operator would write it for ever.
+    more = wanted | {"data": wanted["data"] | {"note": "e30="}}
+    assert FILE not in desired(spec(), facts, more).outdated
 
 
 # --- the operator's own token ----------------------------------------------------------------

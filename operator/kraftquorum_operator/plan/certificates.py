@@ -69,8 +69,11 @@ def _authority(case: Case, facts: Certificates) -> Action | None:
     if authority is None:
         known = known or store_cluster_id(facts.nodes)
         return None if known is None and _may_be_earlier(case) else CreateAuthority(known)
-    if authority.signing is None:
-        return ChangeAuthority("renew", authority.uid, authority.version)
+    if authority.signing is None or authority.signing.not_after_s <= facts.now_s:
+        # No node accepts what it has signed, so none has to trust the next one before.
+        prepared = authority.prepared
+        ready = prepared is not None and prepared.not_after_s > facts.now_s
+        return ChangeAuthority("promote" if ready else "renew", authority.uid, authority.version)
     return _identify(case, authority, known) or _rotate(case, facts, authority)
 
 

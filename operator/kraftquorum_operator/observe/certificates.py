@@ -38,7 +38,7 @@ SIGNING = "ca"
 async def read_certificates(
     kube: KubeClient, owner: Owner, resource: Body, secret_name: str | None
 ) -> tuple[Certificates, NodeAccess | None]:
-    """Read what there is; a Secret that may not be read is a fact too.
+    """Read what there is; an object that may not be read is a fact too.
 
     Args:
         kube: reads the objects.
@@ -47,7 +47,7 @@ async def read_certificates(
         secret_name: the Secret that the resource names; None: none.
 
     Raises:
-        KubeError: the API server did not answer all of it.
+        KubeError: the API server did not answer for the operator's own objects.
     """
     marks = _annotations(resource)
     asked = Certificates(
@@ -61,14 +61,13 @@ async def read_certificates(
         ("Secret", names.node_tls(name)),
         ("Secret", names.operator_tls(name)),
         ("ConfigMap", names.client_ca(name)),
-        *([("Secret", secret_name)] if secret_name else []),
     ]
-    try:
-        bodies = await asyncio.gather(
-            *(kube.get(kind, owner.namespace, part) for kind, part in wanted)
-        )
-    except RefusedError as error:
-        return replace(asked, unreadable=str(error)), None
+    answers = await asyncio.gather(
+        *(_get(kube, owner, kind, part) for kind, part in wanted),
+        *([_get(kube, owner, "Secret", secret_name, KubeError)] if secret_name else []),
+    )
+    refused = [str(answer) for answer in answers if isinstance(answer, KubeError)]
+    bodies = [None if isinstance(answer, KubeError) else answer for answer in answers]
     authority, nodes, operator, clients, *rest = bodies
     foreign = [
         f"{body['kind']}/{body['metadata']['name']} belongs to another owner: delete it or rename "
@@ -76,9 +75,12 @@ async def read_certificates(
         for body in (authority, nodes, operator, clients)
         if body is not None and _is_foreign(owner, body)
     ]
-    if foreign:
-        return replace(asked, unreadable="; ".join(foreign)), None
-    operator_data = data_of(operator) if operator is not None else {}
+    ours = operator is not None and not _is_foreign(owner, operator)
+    operator_data = data_of(operator) if operator is not None and ours else {}
+    if refused or foreign:
+        # Without what it presents to the nodes the operator could repair nothing.
+        why = "; ".join(dict.fromkeys([*refused, *foreign]))
+        return replace(asked, unreadable=why), _access(operator_data)
     certificates = replace(
         asked,
         authority=None if authority is None else _read_authority(authority),
@@ -88,6 +90,19 @@ async def read_certificates(
         source=_read_source(owner, rest[0]) if rest and rest[0] is not None else None,
     )
     return certificates, _access(operator_data)
+
+
+async def _get(
+    kube: KubeClient, owner: Owner, kind: str, name: str, facts: type[KubeError] = RefusedError
+) -> Body | KubeError | None:
+    """An object, or the error if that is a fact, too.
+
+    A person's Secret that the API server cannot decrypt must not hold back the quorum.
+    """
+    try:
+        return await kube.get(kind, owner.namespace, name)
+    except facts as error:
+        return error
 
 
 def _is_foreign(owner: Owner, body: Body) -> bool:

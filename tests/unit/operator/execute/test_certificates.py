@@ -12,12 +12,18 @@ import base64
 import random
 import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from timeit import timeit
 from typing import Any, cast
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import ConflictError
+from kraftquorum_operator.errors import ConflictError, KubeError, KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
@@ -25,6 +31,7 @@ from kraftquorum_operator.judge.certificates import certificate_faults, expiries
 from kraftquorum_operator.model.certificates import OPERATOR, KeyStore, ListenerCertificate
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.pem import read_leaf
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.observe.certificates import read_certificates
@@ -44,9 +51,12 @@ class Kube:
     """Secrets and ConfigMaps, with the preconditions of the API server."""
 
     objects: dict[tuple[str, str], Body] = field(default_factory=dict)
+    errors: dict[str, KubeError] = field(default_factory=dict)
     version: int = 0
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
+        if name in self.errors:
+            raise self.errors[name]
         return self.objects.get((kind, name))
 
     async def create(self, body: Body) -> Body:
@@ -347,6 +357,46 @@ def test_a_ca_is_replaced_after_two_thirds_of_its_life() -> None:
         assert describe(action).startswith(step)
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.plan.certificates:_authority",
+    "or authority.signing.not_after_s <= facts.now_s",
+    "",
+)
+def test_a_quorum_whose_ca_has_expired_gets_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No operator ran for months: no node accepts another, and none answers the operator."""
+    made = world()
+    for mounted in made.mounted.values():
+        mounted.answers = False
+    now_s = time.time() + 366 * 86_400
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    while asyncio.run(made.step()):
+        assert len(made.done) < 10, made.done
+        for pod, mounted in made.mounted.items():
+            asyncio.run(made.refresh(pod))
+            leaf = mounted.store.leaf(pod)
+            mounted.answers = leaf is not None and leaf.not_after_s > now_s + 60
+    assert made.done[0] == "ChangeAuthority renew"
+    assert all(mounted.answers for mounted in made.mounted.values())
+    assert asyncio.run(made.nodes()).trusted == signers(made)
+
+
+def test_the_next_ca_signs_at_once_if_the_one_before_has_expired() -> None:
+    made = world()
+    made.marks[names.ANNOTATION_ROTATE_CA] = "now"
+    asyncio.run(made.step())
+    made.mounted["demo-2"].answers = False
+    observation = asyncio.run(made.look())
+    facts = observation.certificates
+    assert facts is not None
+    assert facts.authority is not None
+    assert facts.authority.signing is not None
+    expired = replace(facts.authority.signing, not_after_s=facts.now_s)
+    late = replace(facts, authority=replace(facts.authority, signing=expired))
+    action = certificates(Case(MANAGED, replace(observation, certificates=late), 0))
+    assert action is not None
+    assert describe(action) == "ChangeAuthority promote"
+
+
 def test_an_earlier_resource_s_ca_names_the_quorum_that_its_claims_may_hold() -> None:
     earlier = World()
     asyncio.run(earlier.settle())
@@ -487,3 +537,96 @@ def test_two_operators_do_not_write_over_each_other() -> None:
     with pytest.raises(ConflictError):
         asyncio.run(run(action, tools))
     assert asyncio.run(made.nodes()) == after
+
+
+# --- objects that cannot be read -------------------------------------------------------------
+
+FORBIDDEN = RefusedError(403, "Forbidden", "secrets is forbidden")
+UNDECRYPTABLE = KubeUnavailableError(500, "InternalError", "no matching key was found")
+
+
+def read(made: World) -> tuple[str, bool]:
+    """Why the certificates cannot be read, and whether the operator has its own."""
+    resource: Body = {"metadata": {}}
+    reading = read_certificates(cast("Any", made.kube), OWNER, resource, made.spec.tls.secret_name)
+    facts, access = asyncio.run(reading)
+    return facts.unreadable, access is not None and bool(access.certificate)
+
+
+@pytest.mark.parametrize("name", ["demo-ca", "demo-node-tls", "demo-client-ca"])
+def test_the_operator_reaches_the_nodes_while_it_may_not_read_another_object(name: str) -> None:
+    """Repairs go on: they need what the operator presents, and no other certificate."""
+    made = world()
+    assert read(made) == ("", True)
+    made.kube.errors[name] = FORBIDDEN
+    assert read(made) == ("secrets is forbidden", True)
+    made.kube.errors["demo-operator-tls"] = FORBIDDEN
+    assert read(made) == ("secrets is forbidden", False)
+
+
+def test_the_operator_reaches_the_nodes_while_another_owner_has_a_name() -> None:
+    made = world()
+    taken = made.kube.objects["ConfigMap", "demo-client-ca"]
+    made.kube.objects["ConfigMap", "demo-client-ca"] = taken | {
+        "metadata": {"name": "demo-client-ca", "uid": "another", "resourceVersion": "1"}
+    }
+    why, reaches = read(made)
+    assert "ConfigMap/demo-client-ca belongs to another owner" in why
+    assert reaches
+    own = made.kube.objects["Secret", "demo-operator-tls"]
+    made.kube.objects["Secret", "demo-operator-tls"] = own | {
+        "metadata": {"name": "demo-operator-tls", "uid": "another", "resourceVersion": "1"}
+    }
+    assert not read(made)[1], "what another owner has put there is presented to no node"
+
+
+def test_a_person_s_secret_that_cannot_be_decrypted_is_a_fact_and_the_operator_s_own_is_not() -> (
+    None
+):
+    made = world()
+    made.spec = PROVIDED
+    made.kube.errors["mine"] = UNDECRYPTABLE
+    assert read(made) == ("no matching key was found", True)
+    made.kube.errors["demo-operator-tls"] = UNDECRYPTABLE
+    with pytest.raises(KubeUnavailableError):
+        read(made)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.model.pem:_public_bytes_of_key",
+    ", unsafe_skip_rsa_key_validation=True",
+    "",
+)
+def test_a_person_s_rsa_key_is_read_at_every_look_without_its_check() -> None:
+    """With the check the operator did nothing but that: a Secret is read nine times and more."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "all")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .subject_name(name)
+        .issuer_name(name)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    checked, unchecked = (
+        timeit(
+            lambda skip=skip: serialization.load_pem_private_key(
+                pem, None, unsafe_skip_rsa_key_validation=skip
+            ),
+            timer=time.thread_time,
+            number=5,
+        )
+        for skip in (False, True)
+    )
+    chain = certificate.public_bytes(serialization.Encoding.PEM)
+    read_s = timeit(lambda: read_leaf(chain, pem, []), timer=time.thread_time, number=5)
+    assert read_s - unchecked < checked / 2

@@ -88,7 +88,9 @@ async def change_authority(action: ChangeAuthority, tools: Tools) -> str:
 
 async def _read(tools: Tools, name: str) -> dict[str, bytes]:
     body = await tools.kube.get("Secret", tools.owner.namespace, name)
-    return data_of(body) if body is not None else {}
+    if body is None:
+        raise ConflictError(409, "Conflict", f"there is no Secret {name} any more")
+    return data_of(body)
 
 
 async def issue_certificates(action: IssueCertificates, tools: Tools) -> str:

@@ -8,7 +8,8 @@ operator remembers no operation.
 Objects come first while there is no quorum, and the StatefulSet always does: a pod
 that repair recreates has its template. The other objects come after the repairs that
 are possible, but before the waits of a repair, which may last for days. So do the
-certificates; without a quorum they come first, since nodes without them cannot answer.
+certificates. Without a quorum they come before all but what brings pods back, since nodes without
+them cannot answer.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ Step = Callable[[Case], Action | Wait | None]
 
 PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, recreate_stuck_pod, latch)
 """Steps that need no leader."""
+
+UNCERTIFIED: tuple[Step, ...] = (raise_replicas, recreate_stuck_pod, certificates)
+"""Without a leader: what brings pods back does not wait for Secrets that cannot be written."""
 
 REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_records, repair, retire)
 """Steps that keep a formed quorum healthy."""
@@ -80,7 +84,7 @@ def decide(spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
     )
     if first:
         return ApplyObjects(first)
-    if observation.quorum is None and (step := certificates(case)) is not None:
+    if observation.quorum is None and (step := _first(UNCERTIFIED, case)) is not None:
         return step
     prepared = _first(PREPARATION, case)
     if observation.quorum is None:
@@ -116,8 +120,10 @@ def _first(steps: tuple[Step, ...], case: Case) -> Action | Wait | None:
 def _operate(case: Case) -> Action | Wait | None:
     repaired = _first(REPAIR, case)
     if repaired is None or isinstance(repaired, Wait):
+        # An object that cannot be written leaves `outdated` for a while; a Secret with certificates
+        # does not, so it comes second.
+        if case.observation.outdated:
+            return ApplyObjects(case.observation.outdated)
         # A certificate that expires during a long wait would stop the nodes.
         repaired = certificates(case) or repaired
-    if case.observation.outdated and (repaired is None or isinstance(repaired, Wait)):
-        return ApplyObjects(case.observation.outdated)
     return repaired or first_block(case, guards.objects_written) or _first(OPERATION, case)

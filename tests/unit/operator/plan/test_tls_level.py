@@ -9,11 +9,19 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.certificates import Certificates, highest
-from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.tls import TlsLevel
-from kraftquorum_operator.plan.actions import CreateLatch, DeletePod, Done, Wait
+from kraftquorum_operator.plan.actions import (
+    ApplyObjects,
+    CreateLatch,
+    DeletePod,
+    Done,
+    IssueCertificates,
+    SetReplicas,
+    Wait,
+)
 from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.plan.tls_level import next_level
 from kraftquorum_operator.report.conditions import Stamp
@@ -118,6 +126,43 @@ def test_a_secret_that_cannot_be_used_holds_the_template_and_every_restart() -> 
     assert decision.guard == "certificates_usable"
     assert "Secret mine does not exist" in decision.why
     assert not isinstance(decision, DeletePod)
+
+
+def without_secrets(observation: Observation) -> Observation:
+    """The CA alone: the operator has certificates to issue."""
+    facts = observation.certificates
+    assert facts is not None
+    return replace(
+        observation, certificates=replace(facts, nodes=None, operator=None, clients=None)
+    )
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.decide:decide", "_first(UNCERTIFIED, case)", "certificates(case)"
+)
+def test_pods_come_back_although_no_secret_can_be_written() -> None:
+    """A quota or a webhook may refuse the Secrets, and the operator tries again and again."""
+    observation = without_secrets(certified(healthy(), "permissive"))
+    silent = replace(observation, quorum=None, nodes=())
+    decision = decide(ON, silent, NOW_MS)
+    assert isinstance(decision, IssueCertificates), decision
+    assert silent.statefulset is not None
+    lowered = replace(silent, statefulset=replace(silent.statefulset, replicas=0), pods=())
+    decision = decide(ON, lowered, NOW_MS)
+    assert isinstance(decision, SetReplicas), decision
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.decide:_operate",
+    "if case.observation.outdated:",
+    "if case.observation.outdated and certificates(case) is None:",
+)
+def test_the_budget_is_written_although_no_secret_can_be_written() -> None:
+    observation = without_secrets(certified(healthy(), "permissive"))
+    assert isinstance(decide(ON, observation, NOW_MS), IssueCertificates)
+    budget = ObjectRef("PodDisruptionBudget", "demo")
+    decision = decide(ON, replace(observation, outdated=(budget,)), NOW_MS)
+    assert decision == ApplyObjects((budget,))
 
 
 def test_a_quorum_forms_with_the_cluster_id_of_its_certificates() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftnode.api.errors import not_leader
-from raftnode.core.events import CommitAwaited
-from raftnode.core.roles import Follower, Leader
+from raftnode.core.roles import Leader
 from raftnode.core.types import Offset
+from raftnode.runtime.awaited_commit import AwaitedCommit
 from raftnode.runtime.builders.base import Base
 from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.disk.cold_reads import ColdReads
@@ -72,10 +72,7 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
 
     barrier = ReadBarrier(confirm_read, applier, base.tasks)
 
-    def on_wait(offset: Offset) -> None:
-        if isinstance(replica.role, Follower):
-            post(CommitAwaited(offset))
-
-    committed_reads = CommittedReads(base.log, applier, barrier, on_wait)
+    awaited_commit = AwaitedCommit(replica, post)
+    committed_reads = CommittedReads(base.log, applier, barrier, awaited_commit.wait)
     cold_reads = ColdReads(base.log, replica.may_be_voter, base.fail)
     return Writes(flusher, inquiries, appends, applier, committed_reads, cold_reads)

@@ -66,8 +66,10 @@ class TurnSchedule(Generic[T]):
             self._waiter.set_result(None)
 
     def _take_timed(self) -> None:
+        # Not at once: if the loop stood still, what came meanwhile is heard first. Else a replica
+        # would miss its leader, or a leader its majority, with their frames here in time.
         self._timer = None
-        self._take()
+        self.want()
 
     def _take(self) -> None:
         if self._soon is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 
 import pytest
 
@@ -68,3 +70,32 @@ async def test_the_end_takes_no_further_turn() -> None:
     turns.schedule.end()
     assert await waiting is None
     assert turns.taken == 0
+
+
+@pytest.mark.without(
+    "runtime.process.turn_schedule:TurnSchedule._take_timed", "self.want()", "self._take()"
+)
+async def test_what_came_while_the_loop_stood_still_is_heard_before_the_turn_that_was_due() -> None:
+    """A turn at once makes this fail: a leader in time would be missed after each pause."""
+    loop, turns = asyncio.get_running_loop(), Turns()
+    turns_before: list[int] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+
+        def arrived() -> None:
+            loop.remove_reader(ours)
+            # As a task that waits for a frame, which runs in the next round.
+            loop.call_soon(lambda: turns_before.append(turns.taken))
+
+        loop.add_reader(ours, arrived)
+        waiting = loop.create_task(turns.schedule.until_result())
+        while turns.taken == 0:  # noqa: ASYNC110 - the turn that begins each wait
+            await asyncio.sleep(0)
+        turns.schedule.want_within(0.02)
+        theirs.send(b"x")
+        time.sleep(0.05)  # noqa: ASYNC251 - the loop stands still
+        while turns.taken == 1:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    turns.schedule.end()
+    assert await waiting is None
+    assert turns_before == [1], "the turn came after what was there"

@@ -234,6 +234,15 @@ class Gate:
                 )
                 raise self.refuse(caller, need.verb, denied)
 
+    def permit_body(self, request: web.Request, need: Need) -> None:
+        """Refuse what was allowed when its head came, and is not now that its body has arrived.
+
+        Raises:
+            RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
+        """
+        if self._file is not None:
+            request[CALLER].check(need.verb, need.target(request))
+
     def permit_answer(self, request: web.Request, need: Need) -> None:
         """Refuse to answer a read that waited while the access file changed.
 

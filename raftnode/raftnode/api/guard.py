@@ -42,6 +42,8 @@ DATA_PATHS = ("/v1/kv", "/v1/log", SESSION_PATH)
 _METRICS = "/metrics"
 _SPREAD = 64
 _BODY_BYTES = web.RequestKey("body_bytes", int)
+_HOLDER = web.RequestKey("holder", str)
+"""Who takes the shares of a request, and gives them back: a new access file may rename a caller."""
 _ADMIN_REQUESTS_MAX = 512
 _ADMIN_HOLDER_REQUESTS_MAX = 64
 
@@ -231,6 +233,7 @@ class Guard:
                     "(api_connections_max, api_address_connections_max); close some",
                 )
         holder = self.holder_of(request)
+        request[_HOLDER] = holder
         HOLDER.set(holder)  # for the task of this request, and for what it starts
         if request.path == SESSION_PATH:  # it lasts, and has a limit of its own
             await kind.starts.start(holder)
@@ -265,7 +268,7 @@ class Guard:
         Raises:
             RequestError: TOO_MANY_REQUESTS.
         """
-        holder = self.holder_of(request)
+        holder = request.get(_HOLDER) or self.holder_of(request)
         self.take_operation(holder, size)
         request[_BODY_BYTES] = request.get(_BODY_BYTES, 0) + size
 

@@ -85,6 +85,9 @@ class _NoBodyLimits:
 BODY_LIMITS: web.AppKey[BodyLimits] = web.AppKey("body_limits", BodyLimits)
 """Where an application has the limits of its bodies."""
 
+STILL_ALLOWED: web.RequestKey[Callable[[], None]] = web.RequestKey("still_allowed", Callable)
+"""Where a request has what asks the access file again, once its body has arrived."""
+
 _NO_BODY_LIMITS: BodyLimits = _NoBodyLimits()
 
 
@@ -163,7 +166,8 @@ async def read_body(
 
     Raises:
         RequestError: `error` when it is larger, BODY_TIMEOUT when it does not arrive,
-            TOO_MANY_REQUESTS when the bodies of all clients take too much memory.
+            TOO_MANY_REQUESTS when the bodies of all clients take too much memory; what
+            `STILL_ALLOWED` raises when the client lost its permission meanwhile.
     """
     limits = request.app.get(BODY_LIMITS) or _NO_BODY_LIMITS
     too_large = refusal(
@@ -186,6 +190,9 @@ async def read_body(
         raise refusal("BODY_TIMEOUT", f"the body did not arrive within {timeout_s:g} s") from None
     except web.RequestPayloadError:
         raise refusal("INVALID_REQUEST", "the body ended early, or its encoding is wrong") from None
+    still_allowed = request.get(STILL_ALLOWED)
+    if still_allowed is not None:
+        still_allowed()
     return bytes(body)
 
 

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from raftnode.api.authorization import CHALLENGE, Gate
 from raftnode.api.client_connection import LINGERING_S, ClientConnection
 from raftnode.api.errors import ERRORS, refusal
 from raftnode.api.guard import GUARD, Guard
-from raftnode.api.http import BODY_LIMITS, ApiLimits, Route, error_response
+from raftnode.api.http import BODY_LIMITS, STILL_ALLOWED, ApiLimits, Route, error_response
 from raftnode.api.kv_routes import kv_routes
 from raftnode.api.listeners import Listener, Part
 from raftnode.api.log_routes import log_routes
@@ -332,6 +333,7 @@ class _Checks:
                 return await handler(request)
             need, operation = declared
             self.gate.permit(request, need, operation)
+            request[STILL_ALLOWED] = partial(self.gate.permit_body, request, need)
             try:
                 with self.gate.audited(request, need):
                     response = await handler(request)

@@ -104,6 +104,7 @@ class Api:
     registry: CollectorRegistry
     path: Path
     file: AccessFile | None
+    guard: Guard
 
     async def ask(
         self, method: str, path: str, token: str | None = None, **options: Any
@@ -211,7 +212,7 @@ async def served(
     try:
         at = await server.start(Endpoint("127.0.0.1", 0))
         async with aiohttp.ClientSession() as http:
-            yield Api(service, http, at, registry, path, file)
+            yield Api(service, http, at, registry, path, file, guard)
     finally:
         await server.stop()
         if audit is not None:
@@ -467,6 +468,46 @@ async def test_a_long_poll_is_refused_after_a_revocation(api: Api):
         await api.grant(entry("other", READ))
         await api.service.append([NewRecord(None, b"secret")], timeout_ms=1000)
     assert polled.result()[0] == 401
+
+
+async def written_while(api: Api, *subjects: Any) -> tuple[int, Any]:
+    """A write by `all` whose body arrives half before and half after a new access file."""
+    granted = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"half"
+        await granted.wait()
+        yield b"half"
+
+    async with asyncio.TaskGroup() as group:
+        write = group.create_task(api.operate("putKey", "all", data=body()))
+        async with asyncio.timeout(30):
+            while not api.guard.bodies.total:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+        await api.grant(*subjects)
+        granted.set()
+    status, answer, _ = write.result()
+    return status, answer
+
+
+@pytest.mark.without(
+    "api.authorization:Gate.permit_body",
+    "request[CALLER].check(need.verb, need.target(request))",
+    "pass",
+)
+async def test_a_body_that_arrives_after_a_revocation_changes_nothing(api: Api):
+    before = api.state()
+    status, answer = await written_while(api, entry("other", READ))
+    assert (status, answer.get("outcome")) == (401, "not_done")
+    assert api.state() == before
+    assert api.guard.bodies.total == 0
+
+
+@pytest.mark.without("api.guard:Guard.take_bytes", "request.get(_HOLDER) or ", "")
+async def test_a_subject_that_is_renamed_as_its_body_arrives_gives_back_what_it_took(api: Api):
+    status, _ = await written_while(api, entry("all", *Role) | {"name": "renamed"})
+    assert status == 200
+    assert api.guard.bodies.total == 0
 
 
 async def test_a_write_that_was_begun_is_answered_after_a_revocation(api: Api):

@@ -12,6 +12,7 @@ import structlog
 
 from raftnode.access.access_list import AccessList
 from raftnode.access.document import FILE_BYTES_MAX, AccessFileError, parse_access
+from raftnode.small_files import read_small_file
 
 _log = structlog.get_logger(__name__)
 
@@ -106,8 +107,7 @@ class FollowedFile(Generic[ValueT]):
 
     def _read(self) -> tuple[bytes, ValueT]:
         try:
-            with self._path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
+            data = read_small_file(self._path, FILE_BYTES_MAX + 1)
             return data, self._parse(data)
         except OSError as error:
             reason = error.strerror or type(error).__name__

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from raftnode.errors import ConfigurationError
+from raftnode.small_files import read_small_file
 from raftnode.tls.certificates import Certificate, read_certificates
 from raftnode.tls.names import NodeName, node_names
 from raftnode.tls.self_check import shake_hands
@@ -68,6 +69,7 @@ class Material:
 
     Attributes:
         certificate: this node's.
+        chain: the certificates between it and the CA.
         trusted: the CAs of the other end.
         names: the names of this node in the certificate.
         server: for accepted connections.
@@ -75,6 +77,7 @@ class Material:
     """
 
     certificate: Certificate
+    chain: tuple[Certificate, ...]
     trusted: tuple[Certificate, ...]
     names: tuple[NodeName, ...]
     server: ssl.SSLContext
@@ -95,8 +98,12 @@ class Material:
         return frozenset(name.cluster_id for name in self.names)
 
     def is_like(self, other: Material) -> bool:
-        """Whether both have the same certificate and the same CAs."""
-        return self.certificate == other.certificate and self.trusted == other.trusted
+        """Whether both have the same certificates and the same CAs."""
+        return (self.certificate, self.chain, self.trusted) == (
+            other.certificate,
+            other.chain,
+            other.trusted,
+        )
 
 
 def load_material(rules: TlsRules) -> Material:
@@ -105,7 +112,7 @@ def load_material(rules: TlsRules) -> Material:
     Raises:
         TlsError: a file cannot be used; nothing was changed.
     """
-    certificate = _read_pem(rules, "certificate")[0]
+    certificate, *chain = _read_pem(rules, "certificate")
     trusted = _read_pem(rules, "ca") if rules.ca_file is not None else ()
     _check_times(rules.setting("certificate"), certificate)
     names = _own_names(rules, certificate)
@@ -120,7 +127,7 @@ def load_material(rules: TlsRules) -> Material:
                 f"refuse it: {reason}; use a certificate of that CA for servers and clients, or "
                 "add its CA to the file"
             ) from None
-    return Material(certificate, trusted, names, server, client)
+    return Material(certificate, tuple(chain), trusted, names, server, client)
 
 
 def reason_of(error: ssl.SSLError) -> str:
@@ -141,8 +148,7 @@ def _read_pem(rules: TlsRules, file: Literal["certificate", "ca"]) -> tuple[Cert
 
 def _read(setting: str, path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(PEM_BYTES_MAX)
+        return read_small_file(path, PEM_BYTES_MAX)
     except OSError as error:
         raise TlsError(
             f"{setting}: cannot be read: {error.strerror or error}; give a file that this "

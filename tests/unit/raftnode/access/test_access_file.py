@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,19 @@ def test_a_file_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path):
         open_access_file(path)
     with pytest.raises(AccessFileError, match="cannot be read: Is a directory"):
         open_access_file(tmp_path)
+
+
+@pytest.mark.timeout(60)
+async def test_a_fifo_is_refused_and_the_next_file_taken(tmp_path: Path):
+    """To open one waits for a writer, and that would end the looks for good."""
+    path = tmp_path / "access.json"
+    write(path, "a")
+    file = open_access_file(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert not await file.refresh()
+    assert tokens(file) == {"a"}
+    path.unlink()
+    write(path, "b")
+    assert await file.refresh()
+    assert tokens(file) == {"b"}

@@ -97,6 +97,15 @@ async def test_files_replaced_one_after_the_other(tmp_path):
     assert files.problem is None
 
 
+@pytest.mark.without("tls.material:Material.is_like", "other.chain,", "self.chain,")
+async def test_a_certificate_between_the_nodes_and_the_ca_is_a_change(tmp_path):
+    files, _ = watched(tmp_path)
+    with files.rules.certificate_file.open("ab") as file:
+        file.write(Authority().pem)
+    assert await files.look()
+    assert len(files.material.chain) == 1
+
+
 async def test_a_new_ca_is_a_change(tmp_path):
     files, _ = watched(tmp_path)
     files.rules.ca_file.write_bytes(AUTHORITY.pem + Authority().pem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_a_file_that_is_not_there(tmp_path, file):
     assert message.startswith(
         f"peer_tls_{file}_file {getattr(files, file)}: cannot be read: No such"
     )
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("file", ["certificate", "key", "ca"])
+def test_a_fifo(tmp_path, file):
+    files = issue(tmp_path)
+    getattr(files, file).unlink()
+    os.mkfifo(getattr(files, file))
+    assert "cannot be read: it is no regular file" in refused(rules_of(files))
 
 
 @pytest.mark.parametrize("file", ["certificate", "ca"])

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import structlog
 
+from raftnode.tls.certificates import Certificate
 from raftnode.tls.material import Material, TlsError, TlsRules, load_material
 
 _log = structlog.get_logger(__name__)
@@ -64,10 +67,21 @@ class TlsFiles:
         self._on_reload = on_reload
         self._stamp = stamp_of(rules.paths)
         self.material: Material = load_material(rules)
+        self._trusted_by: WeakKeyDictionary[ssl.SSLContext, tuple[Certificate, ...]]
+        self._trusted_by = WeakKeyDictionary()
+        self._note_trusted()
         self.version = 0
         self.problem: str | None = None
         self._looks_since_problem = 0
         self._warned: str | None = None
+
+    def trusted_by(self, context: ssl.SSLContext) -> tuple[Certificate, ...]:
+        """The CAs with which a context verifies the other end; it may be a former context."""
+        return self._trusted_by.get(context, ())
+
+    def _note_trusted(self) -> None:
+        for context in (self.material.server, self.material.client):
+            self._trusted_by[context] = self.material.trusted
 
     async def watch(self, on_changed: Callable[[], None] = lambda: None) -> None:
         """Look at the files once a second, until cancelled; call back after a change."""
@@ -115,6 +129,7 @@ class TlsFiles:
             return False
         changed = not loaded.is_like(self.material)
         self.material = loaded
+        self._note_trusted()
         self.version += changed
         certificate = loaded.certificate
         _log.info(

@@ -92,6 +92,8 @@ class _Connection:
     """The cluster that this end named in its hello."""
     renewal: asyncio.TimerHandle | None = None
     """Makes the connection again before a certificate expires."""
+    former_since_s: float | None = None
+    """From when on the CAs that verified it were found to be trusted no more."""
 
 
 class Link:
@@ -208,7 +210,10 @@ class Link:
                 problem=str(error.failure),
             )
             if self._connection is old:
-                self._renew_later(old, RENEW_AGAIN_S)
+                if self._has_outlived_its_ca(old):
+                    self._end_replaced(old)
+                else:
+                    self._renew_later(old, RENEW_AGAIN_S)
             return
         finally:
             self._renewing = False
@@ -220,6 +225,16 @@ class Link:
         self._task.add_done_callback(self._others.discard)
         self._task = task
         await self._run(dialled)
+
+    def _has_outlived_its_ca(self, connection: _Connection) -> bool:
+        """Whether the CAs that verified it have been trusted no more for the grace period."""
+        context, now_s = self._around.context, self._loop.time()
+        if context.tls is None or context.tls.trusts(connection.dialled.socket):
+            connection.former_since_s = None
+            return False
+        if connection.former_since_s is None:
+            connection.former_since_s = now_s
+        return now_s - connection.former_since_s >= context.settings.trust_grace_ms / 1000
 
     def _renew_later(self, connection: _Connection, seconds: float) -> None:
         if connection.renewal is not None:
@@ -311,7 +326,10 @@ class Link:
         if old is not None and not self._awaits(old):
             self._end_replaced(old)
         if dialled.renew_in_s is not None:
-            self._renew_later(connection, dialled.renew_in_s)
+            tls = around.context.tls
+            is_former = tls is not None and not tls.trusts(dialled.socket)
+            # The CAs may have changed while it was made; `renew` then found no connection.
+            self._renew_later(connection, 0 if is_former else dialled.renew_in_s)
         _log.info("peer_connected", peer=str(key), endpoint=str(dialled.endpoint))
         reason = "the peer closed the connection"
         try:

@@ -54,6 +54,13 @@ class PeerTls:
         """Of the next dialled connection."""
         return self.files.material.client
 
+    def trusts(self, connection: HasExtraInfo) -> bool:
+        """Whether the CAs that verified a connection are those of now, or it is plain."""
+        ssl_object = connection.get_extra_info("ssl_object")
+        if ssl_object is None:
+            return True
+        return self.files.trusted_by(ssl_object.context) == self.files.material.trusted
+
     def judge(
         self,
         connection: HasExtraInfo | None,

@@ -110,7 +110,7 @@ class PeerServer:
             # The client gave up before the answer, say while this process stood still; or its
             # headers are not valid.
             return web.Response(status=400)
-        self._sockets[socket] = self._trusted
+        self._sockets[socket] = self._verified_by(request)
         try:
             hello = await self._greet(request, socket)
             if hello is not None:
@@ -128,6 +128,14 @@ class PeerServer:
     def _trusted(self) -> tuple[Certificate, ...]:
         tls = self._context.tls
         return () if tls is None else tls.files.material.trusted
+
+    def _verified_by(self, request: web.Request) -> tuple[Certificate, ...]:
+        """The CAs at the time of the handshake: they may have changed before the request came."""
+        tls, transport = self._context.tls, request.transport
+        ssl_object = None if transport is None else transport.get_extra_info("ssl_object")
+        if tls is None or ssl_object is None:
+            return self._trusted
+        return tls.files.trusted_by(ssl_object.context)
 
     def renew(self) -> None:
         """End connections that were verified by CAs of before, after a grace period."""

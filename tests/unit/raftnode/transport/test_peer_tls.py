@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,8 @@ import pytest
 from proofkit.certificates import SPIFFE, Authority
 from raftnode.tls.files import TlsFiles
 from raftnode.tls.material import TlsRules
-from raftnode.transport import Failure, FailureReason, RefusalReason
+from raftnode.transport import Failure, FailureReason, Identity, RefusalReason
+from raftnode.transport.gate import OpenGate
 
 from .conftest import CLUSTER, LONG_MS, PATIENT, Replica, fetch, fetched
 
@@ -269,3 +271,84 @@ async def test_a_connection_that_a_former_ca_verified_ends(replica, tmp_path, au
         await asyncio.sleep(0.05)
     assert not a.pool.connected
     await answered(a, b)
+
+
+@pytest.mark.without(
+    "transport.server:PeerServer.handle", "self._verified_by(request)", "self._trusted"
+)
+async def test_a_connection_whose_request_came_after_the_ca_changed_ends_too(
+    replica, tmp_path, authority
+):
+    """Its handshake was before, and so the former CA verified it."""
+    files = files_of(tmp_path / "b", authority, 2)
+    b = replica(2, tls=files, settings=replace(PATIENT, trust_grace_ms=200))
+    at = await b.listen()
+    client = files_of(tmp_path / "a", authority, 1).material.client
+    reader, writer = await asyncio.open_connection(at.host, at.port, ssl=client)
+    (tmp_path / "b" / "ca.crt").write_bytes(authority.pem + Authority().pem)
+    assert await files.look()
+    writer.write(
+        b"GET /v1/peer HTTP/1.1\r\nHost: b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    ended = False
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            assert b" 101 " in await reader.readuntil(b"\r\n\r\n")
+            b.server.renew()
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(100):
+                    pass
+            ended = True
+    writer.close()
+    assert ended
+
+
+@pytest.mark.without(
+    "transport.link:Link._replace", "if self._has_outlived_its_ca(old):", "if False:"
+)
+async def test_a_dialled_connection_that_a_former_ca_verified_ends(replica, tmp_path, authority):
+    """The other end still has a certificate of that CA, so the connection cannot be renewed."""
+    files = files_of(tmp_path / "a", authority, 1)
+    a = replica(1, tls=files, settings=replace(PATIENT, trust_grace_ms=0))
+    b = replica(2, tls=files_of(tmp_path / "b", authority, 2))
+    a.addresses.learn_hello(b.key, await b.listen())
+    await answered(a, b)
+    Authority().issue(tmp_path / "a", uris=[f"{SPIFFE}/{CLUSTER}/node/1"])
+    assert await files.look()
+    a.pool.renew()
+    with contextlib.suppress(TimeoutError):
+        await until(lambda: not a.pool.connected)
+    assert not a.pool.connected
+
+
+class Slow(OpenGate):
+    """Admits when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def admit(self, _peer: Identity) -> None:
+        self.asked.set()
+        await self.opened.wait()
+
+
+@pytest.mark.without("transport.link:Link._converse", "0 if is_former else ", "")
+async def test_a_connection_that_is_made_while_the_cas_change_is_renewed(
+    replica, tmp_path, authority
+):
+    files, gate = files_of(tmp_path / "a", authority, 1), Slow()
+    a = replica(1, tls=files)
+    b = replica(2, tls=files_of(tmp_path / "b", authority, 2), gate=gate)
+    a.addresses.learn_hello(b.key, await b.listen())
+    a.pool.send(b.key, fetch(a.key), LONG_MS)
+    async with asyncio.timeout(30):
+        await gate.asked.wait()
+    (tmp_path / "a" / "ca.crt").write_bytes(authority.pem + Authority().pem)
+    assert await files.look()
+    a.pool.renew()
+    gate.opened.set()
+    with contextlib.suppress(TimeoutError):
+        await until(lambda: len(b.hellos) == 2)
+    assert len(b.hellos) == 2

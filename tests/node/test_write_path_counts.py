@@ -80,7 +80,7 @@ async def test_a_put_and_a_get_cost_no_more_than_on_record(quorum: LocalQuorum):
         assert exceeding(counts, record) == {}
 
 
-async def test_a_client_that_waits_at_the_end_of_the_log_is_an_event_on_a_follower_alone(
+async def test_clients_that_wait_at_the_end_of_the_log_are_one_event_on_a_follower(
     quorum: LocalQuorum,
 ):
     """The follower then asks its leader not to hold the high watermark back (decision 35)."""
@@ -100,5 +100,5 @@ async def test_a_client_that_waits_at_the_end_of_the_log_is_an_event_on_a_follow
                     assert (await answer.json())["records"] == []
             return Counts.read(files[node.node_id]).since(before).core_events
 
-    assert await events_of_waits(follower) >= 100
+    assert 1 <= await events_of_waits(follower) < 100
     assert await events_of_waits(leader) < 100

@@ -85,7 +85,7 @@ class _NoBodyLimits:
 BODY_LIMITS: web.AppKey[BodyLimits] = web.AppKey("body_limits", BodyLimits)
 """Where an application has the limits of its bodies."""
 
-STILL_ALLOWED: web.RequestKey[Callable[[], None]] = web.RequestKey("still_allowed", Callable)
+STILL_ALLOWED: web.RequestKey[Callable[[], None]] = web.RequestKey("still_allowed")
 """Where a request has what asks the access file again, once its body has arrived."""
 
 _NO_BODY_LIMITS: BodyLimits = _NoBodyLimits()

@@ -579,7 +579,10 @@ async def test_a_node_takes_snapshots_and_starts_from_them(tmp_path, monkeypatch
     async with machine.running():
         kv = machine.service.kv
         assert kv.next_offset >= covered
-        await machine.until_writable()
+        written = await machine.until_writable()
+        async with asyncio.timeout(LONG_S):
+            while kv.next_offset <= written.base_offset:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
         assert kv.get(b"key").value == b"value 59"
         records = await machine.service.read(Offset(0), max_bytes=1 << 20, max_wait_ms=0)
         assert records.records[0].offset == 0

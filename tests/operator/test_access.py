@@ -58,6 +58,10 @@ def access_ready(krq, reason: str) -> bool:
     return condition.get("reason") == reason
 
 
+def secrets(krq) -> list[str]:
+    return krq.kubectl("get", "secrets", "-o", "name").split()
+
+
 def uids(krq) -> set[str]:
     return {pod["metadata"]["uid"] for pod in krq.list("pods")}
 
@@ -107,7 +111,8 @@ def test_a_new_quorum_denies_by_default_and_follows_its_secrets_without_a_restar
     krq.until("metrics for all", lambda: ask(krq, "GET", "/metrics") == 200)
     assert ask(krq, "GET", "/v1/kv/shop/a") == 401
     krq.kubectl("delete", "secret", "demo-access")
-    krq.until("written again", lambda: access_ready(krq, "Enforced"))
+    krq.until("written again", lambda: "secret/demo-access" in secrets(krq))
+    krq.until("in force again", lambda: access_ready(krq, "Enforced"))
     assert uids(krq) == pods, "no pod restarts for any of it"
 
     # No token is anywhere but in the Secrets of their own.

@@ -1,4 +1,4 @@
-"""Reads small files that others replace: what could block for ever is refused."""
+"""Small files that others replace: reads them, where what could block for ever is refused."""
 
 from __future__ import annotations
 
@@ -30,3 +30,12 @@ def read_small_file(path: Path, max_bytes: int) -> bytes:
             return file.read(max_bytes)
     finally:
         os.close(descriptor)
+
+
+def stamp_of_file(path: Path) -> tuple[int, ...] | None:
+    """What changes when a file changes, or the link that leads to it; None: it cannot be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)

@@ -12,7 +12,7 @@ import structlog
 
 from raftnode.access.access_list import AccessList
 from raftnode.access.document import FILE_BYTES_MAX, AccessFileError, parse_access
-from raftnode.small_files import read_small_file
+from raftnode.small_files import read_small_file, stamp_of_file
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ class FollowedFile(Generic[ValueT]):
         self._path = path
         self._parse = parse
         self._observer: FileObserver | None = None
-        self._stamp = _stamp(path)
+        self._stamp = stamp_of_file(path)
         self._problem = ""
         self._data, self.current = self._read()
 
@@ -73,7 +73,7 @@ class FollowedFile(Generic[ValueT]):
 
     async def refresh(self) -> bool:
         """Read the file again if it has changed or was refused; return whether its value did."""
-        stamp = await asyncio.to_thread(_stamp, self._path)
+        stamp = await asyncio.to_thread(stamp_of_file, self._path)
         if stamp == self._stamp and not self._problem:
             return False
         changed = stamp != self._stamp
@@ -129,11 +129,3 @@ def open_access_file(path: Path) -> AccessFile:
         AccessFileError: it cannot be used.
     """
     return FollowedFile("access_file", path, lambda data: AccessList.of(parse_access(data)))
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, stat.st_dev)

@@ -22,6 +22,7 @@ from raftnode.api.media import HEADER_CLUSTER_ID
 from raftnode.client.credentials import NO_CREDENTIALS, Credentials
 from raftnode.client.errors import CredentialsError
 from raftnode.core.types import Endpoint
+from raftnode.small_files import stamp_of_file
 
 PartT = TypeVar("PartT")
 
@@ -179,7 +180,7 @@ class _Part(Generic[PartT]):
             CredentialsError: they cannot be used, and there is no earlier value.
         """
         # Before the reading: a change during it is a change for the next look.
-        stamps = [_stamp(path) for path in self._paths]
+        stamps = [stamp_of_file(path) for path in self._paths]
         if stamps == self._stamps:
             return False
         try:
@@ -291,11 +292,3 @@ def _read(name: str, path: Path, bytes_max: int) -> bytes:
 
 def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, stat.st_dev)

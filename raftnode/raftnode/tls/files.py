@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from raftnode.small_files import stamp_of_file
 from raftnode.tls.certificates import Certificate
 from raftnode.tls.material import Material, TlsError, TlsRules, load_material
 
@@ -172,12 +173,4 @@ class TlsFiles:
 
 def stamp_of(paths: tuple[Path, ...]) -> Stamp:
     """What changes when a file changes, or the link that leads to it."""
-    return tuple(map(_stamp, paths))
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, stat.st_dev)
+    return tuple(map(stamp_of_file, paths))

@@ -5,6 +5,7 @@
 - `stage`     starts and ends cluster, operator and client, in order
 - `steps`     the script: a list of named steps; `faults` what they break,
   `hanging` a disk that hangs
+- `credentials` what clients present; `strangers` asks the nodes without it
 - `writers`   clients that write all through; `record` their account of it; `data` the zones
 - `watching`  what the quorum and the resource say, several times a second; `history` keeps it
 - `processes` the operator, which a held demo restarts; `restarts` those of the pods

@@ -34,7 +34,7 @@ def main() -> int:
     root = arguments.root.absolute()
     places = Places(
         out=(arguments.out or root / "build" / "demo").absolute(),
-        manifest=root / "examples" / "quorum.yaml",
+        manifest=root / "examples" / "demo.yaml",
         crds=root / "crds" / "kraftquorums.yaml",
     )
     try:

@@ -14,6 +14,7 @@ from kraftquorum_devcluster.errors import DevClusterError
 
 from . import hold as holding
 from .beside import beside
+from .credentials import APP, REPORTS
 from .errors import DemoError
 from .finale import Finale, Proof
 from .plan import Plan
@@ -139,8 +140,8 @@ class Director:
             api = ApiClient(stage.cluster.server_url, stage.cluster.token, stage.cluster.ca_file)
             api.open()
             stack.push_async_callback(api.close)
-            watching = await stack.enter_async_context(stage.client())
-            writing = await stack.enter_async_context(stage.client())
+            watching = await stack.enter_async_context(stage.client(REPORTS))
+            writing = await stack.enter_async_context(stage.client(APP))
             watcher = Watcher(
                 watching, api, stage.resource_path, self._scene, self._clock, self._view.say
             )

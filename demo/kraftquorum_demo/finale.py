@@ -15,6 +15,7 @@ from .readback import ReadBack
 from .record import Stall
 from .scene import Scene
 from .stage import Stage
+from .strangers import Findings
 from .verify import Verdict
 from .view import View
 
@@ -26,6 +27,7 @@ class Proof:
     """What the script's last step found.
 
     Attributes:
+        strangers: What nodes answered to clients without credentials or without the role.
         voters: Node ids of the voters at the end.
         leader_kill: What was under way when the leader was killed.
         hang: How the leader's disk hung.
@@ -35,6 +37,7 @@ class Proof:
 
     verdict: Verdict
     back: ReadBack
+    strangers: Findings
     voters: list[int]
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
     hang: Hang | None = None
@@ -46,6 +49,7 @@ class Proof:
         return [
             "\nThe answers that the clients got, against what was read back:\n",
             *report.verdict_lines(self.verdict),
+            f"\n{self.strangers.line()}",
             "\nVoter changes in the log:\n",
             *report.control_lines(report.control_records(self.back.log)),
         ]
@@ -100,7 +104,7 @@ class Finale:
         names = [self.stage.pod(node_id) for node_id in proof.voters]
         logs = {name: read_log(self.stage.places.data / name) for name in names}
         agreement = compare_logs(logs, proof.back.high_watermark)
-        ok = proof.verdict.ok and agreement.ok
+        ok = proof.verdict.ok and agreement.ok and proof.strangers.ok
         self._draw(proof)
         seconds = self.stage.seconds
         if not held:
@@ -179,6 +183,7 @@ class Finale:
                 "keys": len(proof.back.kv),
                 "leader_kill": proof.leader_kill,
                 "hung_disk": hung_disk,
+                "security": proof.strangers.figures(),
                 "operator_restarts": proof.operator_restarts,
                 **({} if studied.figures is None else {"pipeline": studied.figures}),
             },

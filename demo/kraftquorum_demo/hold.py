@@ -7,6 +7,7 @@ from pathlib import Path
 from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
 
+from .credentials import APP, PROMETHEUS
 from .stage import NAMESPACE, Stage
 
 _NODES_SHOWN = 3
@@ -16,13 +17,17 @@ ENV_FILE = "env"
 def write_env(stage: Stage) -> Path:
     """Write the file that sets a shell up for this cluster; returns it."""
     path = stage.places.out / ENV_FILE
-    servers = ",".join(_api(stage, node) for node in range(_NODES_SHOWN))
+    servers = ",".join(str(stage.endpoint(node)) for node in range(_NODES_SHOWN))
+    files = stage.client_files
     programs = f"{Path(sys.executable).parent}:{binaries_dir()}"
     lines = [
         f"export PATH={shlex.quote(programs)}:$PATH",
         f"export KUBECONFIG={shlex.quote(str(stage.cluster.kubeconfig))}",
         f"export KRAFTQUORUM_HOSTS_FILE={shlex.quote(str(stage.cluster.hosts_file))}",
         f"export RAFTNODE_BOOTSTRAP_SERVER={servers}",
+        f"export RAFTNODE_CLIENT_CA_FILE={shlex.quote(str(files.ca_file))}",
+        f"export RAFTNODE_CLIENT_TOKEN_FILE={shlex.quote(str(files.token_file(APP)))}",
+        f"export METRICS_TOKEN_FILE={shlex.quote(str(files.token_file(PROMETHEUS)))}",
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -40,7 +45,12 @@ def commands(stage: Stage, env: Path) -> list[str]:
         "raftnode kv get Europe/Berlin | tail -1",
         "raftnode kv put hello world",
         f"curl -s {stage.operator.metrics_url} | grep ^kraftquorum",
-        f"curl -s http://{_api(stage, 0)}/metrics | grep ^raft",
+        (
+            "curl -s --cacert $RAFTNODE_CLIENT_CA_FILE "
+            '-H "Authorization: Bearer $(cat $METRICS_TOKEN_FILE)" '
+            f"--connect-to localhost:{names.API_PORT}:{_api(stage, 0)} "
+            f"https://localhost:{names.API_PORT}/metrics | grep ^raft"
+        ),
         f"find {stage.volume(0)} -mindepth 1 -delete   # a disk, under its running process",
         f"echo sync hang > {stage.disk_faults(0).path}   # a disk hangs until this file is deleted",
     ]

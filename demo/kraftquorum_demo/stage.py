@@ -26,13 +26,15 @@ from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
 
 from . import hanging
+from .credentials import ClientFiles
 from .errors import DeadlineError, SetupError
 from .processes import OperatorProcess
+from .strangers import Door
 
 NAMESPACE = "default"
 LEFT_BEHIND = (
     *("state", "data", "logs", "report.json", "writes.jsonl", "timeline.png", "env"),
-    *("events.json", "pipeline", "report.html"),
+    *("events.json", "pipeline", "report.html", "credentials"),
 )
 _METRICS_PORT = 9180
 _FIRST_ENDPOINTS = 3
@@ -172,6 +174,7 @@ class Stage:
         for left in LEFT_BEHIND:
             remove_tree(self.places.out / left)
         private_dir(self.places.logs)
+        self.client_files.make()
         check_ports()
 
     def build(self) -> None:
@@ -252,6 +255,22 @@ class Stage:
         """Of the pods at the API server."""
         return f"/api/v1/namespaces/{NAMESPACE}/pods"
 
+    @property
+    def client_files(self) -> ClientFiles:
+        """The CA and the tokens of clients."""
+        return ClientFiles(self.places.out / "credentials")
+
+    @property
+    def trusted_path(self) -> str:
+        """Of the ConfigMap with the CAs that clients trust, at the API server."""
+        return f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.client_ca(self.name)}"
+
+    def door(self, node_id: int) -> Door:
+        """Where a node listens."""
+        pod = self.pod(node_id)
+        address = self.cluster.pod_address(NAMESPACE, pod)
+        return Door(pod, address, names.API_PORT, names.PEER_PORT)
+
     def pod(self, node_id: int) -> str:
         """Name of a node's pod."""
         return names.pod(self.name, node_id)
@@ -276,10 +295,15 @@ class Stage:
         domain = f"{names.headless_service(self.name)}.{NAMESPACE}.svc.cluster.local"
         return Endpoint(f"{self.pod(node_id)}.{domain}", names.API_PORT)
 
-    def client(self) -> QuorumClient:
-        """A client that knows the first nodes; they lead it to the leader."""
+    def client(self, name: str) -> QuorumClient:
+        """A client with its token. It knows the first nodes; they lead it to the leader."""
         endpoints = [self.endpoint(node_id) for node_id in range(_FIRST_ENDPOINTS)]
-        return QuorumClient(endpoints, hosts_file=self.cluster.hosts_file, resolver=NoDns())
+        return QuorumClient(
+            endpoints,
+            hosts_file=self.cluster.hosts_file,
+            resolver=NoDns(),
+            credentials=self.client_files.credentials(name),
+        )
 
 
 class NoDns(AbstractResolver):

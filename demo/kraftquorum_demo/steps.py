@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+from kraftquorum_devcluster.errors import ApiError
 from raftnode.api.model import QuorumInfo
 from raftnode.client import ClientError
 
 from .beside import together
+from .credentials import REPORTS
 from .data import tzdata_version, zone_files
 from .errors import DeadlineError, DemoError, StepFailedError
 from .faults import is_alive, kill, wipe
@@ -18,6 +21,7 @@ from .readback import read_back
 from .record import Outcome
 from .scene import Scene
 from .stage import Stage
+from .strangers import Findings, visit
 from .verify import compare
 from .view import View
 from .watching import Watcher
@@ -45,6 +49,7 @@ class Play:
         seconds: The figures that steps measure.
         leader_kill: What was under way when the leader was killed.
         hang: How the leader's disk hung.
+        strangers: What nodes answered to clients without credentials or without the role.
         proof: What the last step found.
     """
 
@@ -58,6 +63,7 @@ class Play:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
     hang: Hang | None = None
+    strangers: Findings = field(default_factory=Findings)
     proof: Proof | None = None
 
     def script(self) -> tuple[Step, ...]:
@@ -73,7 +79,7 @@ class Play:
             Step(
                 "Write",
                 f"the time zone files of tzdata {tzdata_version()}, and numbered values from now "
-                "on until the end",
+                "on until the end; a stranger reaches nothing, and a reader may not write",
                 self._load,
             ),
             Step(
@@ -139,11 +145,35 @@ class Play:
     async def _apply(self) -> None:
         began_s = self.clock()
         manifest = self.stage.places.shown(self.stage.places.manifest)
+        files = self.stage.client_files
+        await self._kubectl("apply", "-f", "-", stdin=files.token_secrets(self.stage.name))
         await self._kubectl("apply", "-f", str(manifest))
+        files.trust(await self._authorities())
         await self.watcher.led(within_s=self.plan.formation_s, what="a first leader")
         self.seconds["first_leader"] = self.clock() - began_s
         await self._settle(self.stage.wanted, self.plan.formation_s)
         self.seconds["formation"] = self.clock() - began_s
+
+    async def _authorities(self) -> dict[str, Any]:
+        """The ConfigMap with the CAs that clients trust, once the operator has made it."""
+        try:
+            async with asyncio.timeout(self.plan.formation_s):
+                while True:
+                    try:
+                        return await self.watcher.api.get(self.stage.trusted_path)
+                    except ApiError:
+                        await asyncio.sleep(_LOOK_S * 100)
+        except TimeoutError:
+            what = f"the CAs of clients at {self.stage.trusted_path}"
+            raise DeadlineError(what, self.plan.formation_s, self.watcher.describe()) from None
+
+    async def _meet_strangers(self) -> None:
+        """Ask the nodes without TLS, without a token and beyond a role; say what they answered."""
+        nodes = self.scene.voters()
+        doors = [await asyncio.to_thread(self.stage.door, node_id) for node_id in nodes]
+        reader = self.stage.client_files.credentials(REPORTS)
+        await visit(doors, reader, self.strangers)
+        self.view.say(self.strangers.line())
 
     async def _load(self) -> None:
         began_s = self.clock()
@@ -161,6 +191,7 @@ class Play:
             f"{len(files)} zones, {size} bytes, written in {self.seconds['load']:.1f} s; "
             f"{self.plan.writers} writers go on"
         )
+        await self._meet_strangers()
         await self._linger()
 
     async def _scale_up(self) -> None:
@@ -294,6 +325,7 @@ class Play:
         self.scene.record.close(self.clock())
         await self._settle(self.stage.wanted, self.plan.settle_s)
         await self._level()
+        await self._meet_strangers()
         began_s = self.clock()
         try:
             async with asyncio.timeout(self.plan.read_s):
@@ -308,6 +340,7 @@ class Play:
         self.proof = Proof(
             verdict=compare(self.scene.record.writes, back.log, back.kv),
             back=back,
+            strangers=self.strangers,
             voters=voters,
             leader_kill=self.leader_kill,
             hang=self.hang,
@@ -344,9 +377,9 @@ class Play:
         )
         return self.scene.voters()
 
-    async def _kubectl(self, *arguments: str) -> None:
+    async def _kubectl(self, *arguments: str, stdin: str | None = None) -> None:
         self.view.tell(f"    $ kubectl {' '.join(arguments)}")
-        for line in (await self.stage.cluster.kubectl_async(*arguments)).splitlines():
+        for line in (await self.stage.cluster.kubectl_async(*arguments, stdin=stdin)).splitlines():
             self.view.tell(f"    {line}")
 
     async def _linger(self) -> None:

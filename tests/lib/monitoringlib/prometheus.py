@@ -15,6 +15,7 @@ from kraftquorum_devcluster.errors import StartError
 from kraftquorum_devcluster.network import free_port
 from kraftquorum_devcluster.processes import Child, spawn
 from kraftquorum_observability.generate import ROOT, RULES
+from raftnode.client import Credentials
 
 GUIDE = Path("docs/operations/monitoring.md")
 STEP_S = 1
@@ -45,7 +46,7 @@ def guide_config(text: str) -> dict[str, Any]:
     raise AssertionError(f"{GUIDE} shows no configuration of Prometheus")
 
 
-def configuration(pods: Path, operator: str) -> dict[str, Any]:
+def configuration(pods: Path, operator: str, scraper: Credentials) -> dict[str, Any]:
     """The guide's configuration, for this cluster: pods by a file, other intervals.
 
     The operator runs beside the cluster and not in a pod, so it is named.
@@ -53,6 +54,7 @@ def configuration(pods: Path, operator: str) -> dict[str, Any]:
     Args:
         pods: the file of `discovery`.
         operator: address and port of the operator's metrics.
+        scraper: what Prometheus presents to the nodes, and whom it trusts.
     """
     config = guide_config((ROOT / GUIDE).read_text(encoding="utf-8"))
     config["global"] = {"scrape_interval": f"{STEP_S}s", "evaluation_interval": f"{STEP_S}s"}
@@ -65,6 +67,10 @@ def configuration(pods: Path, operator: str) -> dict[str, Any]:
             job["static_configs"] = [{"targets": [operator]}]
         else:
             del job["kubernetes_sd_configs"]
+            job["scheme"] = "https"
+            # The pods come by address, which is in no certificate.
+            job["tls_config"] = {"ca_file": str(scraper.ca_file), "server_name": "localhost"}
+            job["authorization"] = {"credentials_file": str(scraper.token_file)}
             job["file_sd_configs"] = [{"files": [str(pods)], "refresh_interval": "1s"}]
     return config
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kraftquorum_demo.beside import beside
+from kraftquorum_demo.credentials import APP, PROMETHEUS, REPORTS
 from kraftquorum_demo.history import Fault
 from kraftquorum_demo.plan import Plan
 from kraftquorum_demo.scene import Scene
@@ -75,7 +76,7 @@ def run(out: Path, judge: Judge, console: Console) -> None:
     program = ensure("prometheus")
     places = Places(
         out=out.absolute(),
-        manifest=ROOT / "examples" / "quorum.yaml",
+        manifest=ROOT / "examples" / "demo.yaml",
         crds=ROOT / "crds" / "kraftquorums.yaml",
     )
     with locked(places.out):
@@ -103,12 +104,13 @@ async def _watched(stage: Stage, prometheus: Prometheus, judge: Judge, console: 
         target = stage.operator.metrics_url.removeprefix("http://").partition("/")[0]
         pods = stage.places.out / "prometheus" / "pods.json"
         stack.push_async_callback(prometheus.stop)
-        await prometheus.start(configuration(pods, target))
+        scraper = stage.client_files.credentials(PROMETHEUS)
+        await prometheus.start(configuration(pods, target, scraper))
         api = ApiClient(stage.cluster.server_url, stage.cluster.token, stage.cluster.ca_file)
         api.open()
         stack.push_async_callback(api.close)
-        watching = await stack.enter_async_context(stage.client())
-        writing = await stack.enter_async_context(stage.client())
+        watching = await stack.enter_async_context(stage.client(REPORTS))
+        writing = await stack.enter_async_context(stage.client(APP))
         watcher = Watcher(watching, api, stage.resource_path, scene, clock, view.say)
         writers = Writers(writing, scene.record, PLAN, clock)
         play = Play(

@@ -13,11 +13,19 @@ from kraftquorum_demo.readback import ReadBack
 from kraftquorum_demo.record import Record as Account
 from kraftquorum_demo.scene import Scene
 from kraftquorum_demo.stage import Places, Stage
+from kraftquorum_demo.strangers import Findings
 from kraftquorum_demo.testing import A, B, C, quorum
 from kraftquorum_demo.verify import Verdict
 from raftnode.client import LogRecord
 from raftnode.core.types import Epoch, Offset
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
+
+SAFE = Findings(
+    versions={"demo-0:9080": "TLSv1.3"},
+    anonymous={"demo-0 GET /metrics": 401},
+    reader_reads={"demo-0": 200},
+    reader_writes={"demo-0": 403},
+)
 
 
 class Lines:
@@ -62,13 +70,15 @@ def finale(tmp_path) -> Finale:
 
 def proof(**figures: int) -> Proof:
     log = (LogRecord(0, 1, 0, None, b"v0"), LogRecord(1, 1, 0, None, b"v1"))
-    return Proof(Verdict(**figures), ReadBack(log, (), 2), [0, 1, 2])
+    return Proof(Verdict(**figures), ReadBack(log, (), 2), SAFE, [0, 1, 2])
 
 
 def test_kept_promises_end_with_0_a_report_and_a_picture(finale, tmp_path):
     assert finale.conclude(proof(acknowledged=2), held=False) == 0
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["ok"] is True
+    names = ("encrypted", "anonymous_refused", "denied_by_role")
+    assert [report["security"][name] for name in names] == [True] * 3
     assert report["replicas"]["end_offsets"] == {"demo-0": 2, "demo-1": 2, "demo-2": 2}
     assert report["seconds"]["whole_demo"] == 12.0
     assert report["longest_write_stall"]["seconds"] == 7.0
@@ -102,6 +112,26 @@ def test_one_broken_promise_ends_with_1(finale, tmp_path, figure):
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert (report["ok"], report[figure]) == (False, 1)
     assert "A PROMISE WAS BROKEN" in finale.view.text
+
+
+@pytest.mark.parametrize(
+    ("figure", "change"),
+    [
+        ("encrypted", {"plain_answers": ["demo-0:9080: b'HTTP/1.1 200 OK'"]}),
+        ("encrypted", {"versions": {"demo-0:9093": ""}}),
+        ("anonymous_refused", {"anonymous": {"demo-0 GET /v1/quorum": 200}}),
+        ("anonymous_refused", {"anonymous": {}}),
+        ("denied_by_role", {"reader_writes": {"demo-0": 200}}),
+        ("denied_by_role", {"reader_reads": {"demo-0": 403}}),
+    ],
+)
+def test_a_node_that_is_open_to_strangers_ends_with_1(finale, tmp_path, figure, change):
+    found = dataclasses.replace(
+        proof(acknowledged=2), strangers=dataclasses.replace(SAFE, **change)
+    )
+    assert finale.conclude(found, held=False) == 1
+    report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert (report["ok"], report["security"][figure]) == (False, False)
 
 
 def test_files_that_differ_end_with_1(finale, tmp_path):

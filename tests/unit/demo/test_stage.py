@@ -13,7 +13,7 @@ from kraftquorum_devcluster.errors import CommandError
 
 def places(out: Path) -> Places:
     root = Path(__file__).parents[3]
-    return Places(out, root / "examples" / "quorum.yaml", root / "crds" / "kraftquorums.yaml")
+    return Places(out, root / "examples" / "demo.yaml", root / "crds" / "kraftquorums.yaml")
 
 
 def test_a_second_demo_in_the_same_folder_is_told_who_has_it(tmp_path):
@@ -47,7 +47,7 @@ def test_preparing_clears_away_what_an_earlier_demo_left_and_nothing_else(tmp_pa
         (tmp_path / name).mkdir()
     stage = Stage(places(tmp_path))
     stage.prepare()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["credentials", "logs", "mine"]
     assert (stage.name, stage.wanted) == ("demo", 3)
     assert stage.resource_path == (
         "/apis/kraftquorum.io/v1alpha1/namespaces/default/kraftquorums/demo"

@@ -224,6 +224,7 @@ async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_
         see(ending(101, quorum(B, [A, B, C])))
 
     monkeypatch.setattr(Play, "_settle", settled)
+    monkeypatch.setattr(Play, "_meet_strangers", settled)
     monkeypatch.setattr(steps, "read_back", read)
     play.writers = Ended()
     async with asyncio.TaskGroup() as group:

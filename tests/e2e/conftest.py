@@ -33,11 +33,14 @@ from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.external import kind_load, kind_up
 from kraftquorum_devcluster.images import ImageSet, build_images
 from kraftquorum_devcluster.paths import default_state_dir
+from raftnode.client import Credentials
+from raftnode.client.credentials import NO_CREDENTIALS
 
 ORDER = (
     "tutorial",
     "lifecycle",
     "neighbours",
+    "security",
     "assigned_users",
     "pods",
     "disks",
@@ -198,10 +201,10 @@ def release(ground: Ground, report: Report) -> Release:
 class Writing:
     """Clients that write to one quorum all along."""
 
-    def __init__(self, case: Case, quorum: Quorum) -> None:
+    def __init__(self, case: Case, quorum: Quorum, credentials: Credentials) -> None:
         self._case = case
         self._writers = BackgroundWriters(
-            quorum.endpoints(), None, SHORT, case.ground.resolver()
+            quorum.endpoints(), None, SHORT, case.ground.resolver(), credentials
         ).start()
         self._ended = False
 
@@ -217,14 +220,20 @@ class Writing:
             assert time.monotonic() - began < 120, "nothing is acknowledged any more"
             time.sleep(0.05)
 
-    def finish(self) -> float:
-        """End, read all back, count; returns the longest stall."""
+    def finish(self, *, failed_max: int | None = None) -> float:
+        """End, read all back, count; returns the longest stall.
+
+        Args:
+            failed_max: How many writes may be refused or of unknown outcome; None: any number.
+        """
         self._ended = True
         account = self._writers.finish()
         figures = self._case.figures
         figures.count(account)
         assert account.verdict.ok, account.verdict.differences
         assert account.acknowledged > 0
+        if failed_max is not None:
+            assert account.refused + account.unknown <= failed_max, account
         return account.stall.seconds
 
     def give_up(self) -> None:
@@ -260,9 +269,9 @@ class Case:
         quorum.until_ready(voters)
         return quorum
 
-    def writing(self, quorum: Quorum) -> Writing:
+    def writing(self, quorum: Quorum, credentials: Credentials = NO_CREDENTIALS) -> Writing:
         """Begin to write; the first writes are acknowledged when this returns."""
-        found = Writing(self, quorum)
+        found = Writing(self, quorum, credentials)
         self.writings.append(found)
         found.go_on()
         return found

@@ -26,6 +26,34 @@ async def main():
 asyncio.run(main())
 """
 
+_ASK = """
+import asyncio, json, ssl, sys
+
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+REQUEST = b"GET /v1/quorum HTTP/1.1\\r\\nHost: node\\r\\nConnection: close\\r\\n\\r\\n"
+
+async def ask(host, port, tls):
+    try:
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection(host, port, ssl=context if tls else None)
+            writer.write(REQUEST)
+            line = await reader.readline()
+    except (OSError, TimeoutError):
+        return None
+    writer.close()
+    if not line.startswith(b"HTTP"):
+        return None
+    return ("tls " if tls else "plain ") + line.decode().strip()
+
+async def main():
+    targets = json.loads(sys.argv[1])
+    asked = [ask(*target, tls) for target in targets for tls in (False, True)]
+    print(json.dumps([answer for answer in await asyncio.gather(*asked) if answer]))
+
+asyncio.run(main())
+"""
+
 Target = tuple[str, int]
 """Host and port."""
 
@@ -58,10 +86,23 @@ class Neighbour:
         Raises:
             CommandError: Its container does not run.
         """
-        asked = json.dumps(sorted(targets))
-        command = ("exec", self.name, "--", "python3", "-c", _CONNECT, asked)
-        answer = self._ground.kubectl(*self._place, *command)
+        answer = self._run(_CONNECT, json.dumps(sorted(targets)))
         return {(host, port) for host, port in json.loads(answer)}
+
+    def answers(self, targets: Iterable[Target]) -> set[str]:
+        """What nodes answer to it, in plain text and over TLS without credentials.
+
+        Each as `plain` or `tls`, and the first line of the answer; nothing for a connection that
+        ends without one.
+
+        Raises:
+            CommandError: Its container does not run.
+        """
+        return set(json.loads(self._run(_ASK, json.dumps(sorted(targets)))))
+
+    def _run(self, program: str, argument: str) -> str:
+        command = ("exec", self.name, "--", "python3", "-c", program, argument)
+        return self._ground.kubectl(*self._place, *command)
 
 
 def _body(name: str, image: str, labels: dict[str, str]) -> Json:

@@ -31,6 +31,8 @@ NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or 
 UNIT := not (cluster or $(NEEDS_MORE))
 CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
 EXTENDED := extended and not (nightly or page or prometheus)
+# Reading all units takes half a minute, and none of them needs a cluster or is long.
+NO_UNITS := --ignore=tests/unit --ignore=tests/scenarios
 # What the longer tiers print of their time.
 SLOWEST := --durations=20 --durations-min=5
 # For `make fuzz`, all targets together.
@@ -82,10 +84,10 @@ DEMO_SPARK := $(if $(filter 0,$(SPARK)),,$(if $(JAVA),$(SPARK_READY)))
 demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 leaves it running, SHORT=1 is quicker, SPARK=0 leaves out the pipeline)
 	@$(BIN)/python -m kraftquorum_demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
-test: $(READY) ## Run all tests: units, protocol, scenarios, 300 seeds, operator, short demo
+test: $(READY) ## Run all tests: units, protocol, scenarios, 100 seeds, operator, short demo
 	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" $(NO_UNITS) -q
 	@$(if $(filter 0,$(SHORT_DEMO)),true,$(MAKE) --no-print-directory demo SHORT=1 SPARK=0)
 
 ##@ While you work
@@ -126,7 +128,7 @@ fix: $(READY) ## Fix style and formatting where the tools can
 
 extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" -q $(SLOWEST)
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" $(NO_UNITS) -q $(SLOWEST)
 
 chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
 	@$(BIN)/devcluster build >/dev/null

@@ -153,7 +153,7 @@ EXPECTED: dict[str, set[Limit]] = {
 }
 """What limits are certain to refuse something of each flood."""
 
-FAST = ("trickle_body", "read_nothing")
+FAST = ("trickle_body",)
 """Part of `make test`; the others of `make extended`."""
 
 
@@ -232,7 +232,11 @@ async def test_a_flood_from_the_operators_own_address_leaves_it_its_calls(
 
 
 @pytest.mark.parametrize(
-    "port", [pytest.param(API_PORT, id="api"), pytest.param(PEER_PORT, id="peer")]
+    "port",
+    [
+        pytest.param(API_PORT, id="api", marks=pytest.mark.extended),
+        pytest.param(PEER_PORT, id="peer"),
+    ],
 )
 async def test_a_flood_of_handshakes_does_not_take_the_leadership(
     port: int, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest

@@ -215,6 +215,7 @@ async def test_the_only_voter_asks_before_it_stands(quorum):
     assert waited.total_seconds() >= 0.45, "it stood while an address was not tried yet"
 
 
+@pytest.mark.extended
 @pytest.mark.rule("S3")
 @pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="6000")  # the copy is to go on leading
 async def test_an_observer_takes_nothing_of_a_leader_that_it_alone_knows_as_a_copy(

@@ -67,8 +67,8 @@ async def test_waiting_ends_at_once_when_a_server_has_ended(tmp_path):
         children.start("server", [sys.executable, "-c", "raise SystemExit(3)"]).wait()
         began = time.monotonic()
         with pytest.raises(ToolError, match="exit code 3"):
-            await children.eventually(look, 15, "a leader")
-        assert time.monotonic() - began < 10
+            await children.eventually(look, 8, "a leader")
+        assert time.monotonic() - began < 6
 
 
 async def test_waiting_says_what_it_saw_last(tmp_path):

@@ -206,7 +206,9 @@ class Place:
 
 @pytest.fixture(
     params=[
-        pytest.param("process", marks=[pytest.mark.cluster, pytest.mark.extended]),
+        pytest.param(
+            "process", marks=[pytest.mark.cluster, pytest.mark.extended, pytest.mark.nightly]
+        ),
         pytest.param("kubelet", marks=pytest.mark.e2e),
     ]
 )

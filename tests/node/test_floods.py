@@ -154,7 +154,8 @@ EXPECTED: dict[str, set[Limit]] = {
 """What limits are certain to refuse something of each flood."""
 
 FAST = ("trickle_body",)
-"""Part of `make test`; the others of `make extended`."""
+"""Part of `make test`; the others of `make nightly`."""
+LONG = (pytest.mark.extended, pytest.mark.nightly)
 
 
 def test_each_flood_has_its_expectation() -> None:
@@ -209,7 +210,7 @@ async def flooded(
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[] if kind in FAST else pytest.mark.extended)
+        pytest.param(kind, marks=[] if kind in FAST else LONG)
         for kind in EXPECTED
         if kind != "handshakes"
     ],
@@ -224,7 +225,14 @@ async def test_a_flood_takes_nothing_from_the_quorum_and_other_clients(
 
 @pytest.mark.extended
 @pytest.mark.quorum_settings(**SETTINGS)
-@pytest.mark.parametrize("kind", ["idle", "trickle_body", "requests"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("idle", marks=pytest.mark.nightly),
+        pytest.param("trickle_body", marks=pytest.mark.nightly),
+        "requests",
+    ],
+)
 async def test_a_flood_from_the_operators_own_address_leaves_it_its_calls(
     quorum: LocalQuorum, network: LoopbackNetwork, kind: str
 ) -> None:

@@ -63,7 +63,11 @@ ILLNESSES = {
     )
 }
 FAST = [("flush-hangs", "leader"), ("flush-hangs", "follower")]
-"""Part of `make test`; the others of `make extended`."""
+"""Part of `make test`; the others of `make extended` for a leader, of `make nightly` for both."""
+LONG = {
+    "leader": (pytest.mark.extended,),
+    "follower": (pytest.mark.extended, pytest.mark.nightly),
+}
 
 
 async def make_quorum(quorum: LocalQuorum) -> dict[int, NodeFaults]:
@@ -88,7 +92,7 @@ async def at_work(clients: BusyClients, since: float, *, within_s: float = WITHI
 @pytest.mark.parametrize(
     ("name", "who"),
     [
-        pytest.param(name, who, marks=[] if (name, who) in FAST else pytest.mark.extended)
+        pytest.param(name, who, marks=[] if (name, who) in FAST else LONG[who])
         for name in ILLNESSES
         for who in ("leader", "follower")
     ],

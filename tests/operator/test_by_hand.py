@@ -144,6 +144,7 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     writing.finish()
 
 
+@pytest.mark.nightly
 def test_deleting_the_statefulset_and_the_latch_is_never_reported_as_a_lost_quorum(
     krq, operators, writing
 ) -> None:

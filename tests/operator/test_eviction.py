@@ -144,6 +144,7 @@ def test_a_roll_that_was_decided_before_a_drain_takes_no_second_voter(
 
 
 @pytest.mark.rule("S24")
+@pytest.mark.nightly
 def test_a_second_budget_over_the_same_pods_holds_back_the_roll_and_no_repair(
     krq, operators, writing
 ) -> None:

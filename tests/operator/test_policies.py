@@ -61,6 +61,7 @@ def test_off_only_reports_and_manual_uses_the_disk_that_a_person_provides(
     ]
 
 
+@pytest.mark.nightly
 def test_manual_deletes_no_disk_and_remove_first_takes_the_lost_voter_out_first(
     krq, operators, writing
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_backup_from_before_a_scale_up_takes_no_voter_its_pod_or_claim(
     assert account.unknown < account.acknowledged
 
 
+@pytest.mark.nightly
 def test_a_backup_from_before_a_replacement_costs_no_other_disk(krq, operators, writing) -> None:
     """The restored claim is the one whose volume was given up; the disk in use has no claim."""
     operators.start()

@@ -36,6 +36,7 @@ def stays_ready(krq) -> bool:
     return ready_since(krq) == before
 
 
+@pytest.mark.nightly
 def test_a_stopped_node_is_not_ready_and_not_restarted_and_load_alone_is_neither(
     krq, operators, writing
 ) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from monitoringlib import prometheus
 from monitoringlib.discovery import targets
+from raftnode.client import Credentials
 
 POD = {
     "metadata": {
@@ -20,18 +22,24 @@ POD = {
 }
 
 
+SCRAPER = Credentials(ca_file=Path("/ca.crt"), token_file=Path("/token"))
+
+
 def test_the_guide_shows_a_configuration_for_both_jobs(tmp_path) -> None:
-    config = prometheus.configuration(tmp_path / "pods.json", "127.0.0.1:9180")
+    config = prometheus.configuration(tmp_path / "pods.json", "127.0.0.1:9180", SCRAPER)
     operator, nodes = config["scrape_configs"]
     assert operator["honor_labels"]
     assert operator["static_configs"] == [{"targets": ["127.0.0.1:9180"]}]
     assert nodes["file_sd_configs"][0]["files"] == [str(tmp_path / "pods.json")]
+    assert nodes["scheme"] == "https"
+    assert nodes["tls_config"]["ca_file"] == "/ca.crt"
+    assert nodes["authorization"] == {"credentials_file": "/token"}
     given = {one["target_label"] for one in nodes["relabel_configs"] if "target_label" in one}
     assert given == {"namespace", "quorum", "node_id"}
 
 
 def test_each_node_is_scraped_at_the_port_that_has_its_metrics(tmp_path) -> None:
-    config = prometheus.configuration(tmp_path / "pods.json", "127.0.0.1:9180")
+    config = prometheus.configuration(tmp_path / "pods.json", "127.0.0.1:9180", SCRAPER)
     [rule] = [
         rule
         for rule in config["scrape_configs"][1]["relabel_configs"]

@@ -258,7 +258,7 @@ class Reconciler:
         now_ms = int(time.monotonic() * 1000)
         observed = await observe(
             self.kube,
-            self.nodes,
+            self.nodes.of(f"{namespace}/{name}"),
             namespace,
             name,
             silence=memory.silence,
@@ -397,7 +397,7 @@ class Reconciler:
     ) -> Tools:
         return Tools(
             kube=self.kube,
-            nodes=self.nodes,
+            nodes=self.nodes.of(f"{owner.namespace}/{owner.name}"),
             owner=owner,
             observation=observation,
             bodies=bodies,

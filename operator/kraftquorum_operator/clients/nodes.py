@@ -51,6 +51,14 @@ request first, except while this process is too slow to receive an answer."""
 class NodeApi(Protocol):
     """The requests to a replica. Every method raises `NodeError` (see `errors.py`)."""
 
+    def of(self, quorum: str) -> NodeApi:
+        """The same for the replicas of one quorum, reached as `secure` says for that quorum.
+
+        Args:
+            quorum: its namespace and name.
+        """
+        ...
+
     def secure(self, quorum: str, accesses: Mapping[str, NodeAccess]) -> None:
         """Use TLS for these addresses of a quorum from now on, and for no other of it.
 
@@ -115,6 +123,9 @@ Key = tuple[str, NodeAccess | None]
 class HttpNodes:
     """`NodeApi` over one `QuorumClient` for each address.
 
+    A pod of one quorum may have the address that a pod of another had, so each quorum's credentials
+    are used by its own requests alone (`of`).
+
     Invariant: a client is closed only while no request uses it, or by `close`.
     """
 
@@ -128,6 +139,15 @@ class HttpNodes:
         """By how long they have been idle, longest first."""
         self._accesses: dict[str, Mapping[str, NodeAccess]] = {}
         """By quorum and address."""
+        self._quorum = ""
+
+    def of(self, quorum: str) -> HttpNodes:
+        """The same for the replicas of one quorum; its connections are among those of all."""
+        nodes = HttpNodes(self._timeout_s)
+        nodes.on_request = self.on_request
+        nodes._used, nodes._idle, nodes._accesses = self._used, self._idle, self._accesses
+        nodes._quorum = quorum
+        return nodes
 
     def secure(self, quorum: str, accesses: Mapping[str, NodeAccess]) -> None:
         """Use TLS for these addresses of a quorum from now on, and for no other of it."""
@@ -137,10 +157,7 @@ class HttpNodes:
             self._accesses.pop(quorum, None)
 
     def _access(self, address: str) -> NodeAccess | None:
-        for accesses in self._accesses.values():
-            if (access := accesses.get(address)) is not None:
-                return access
-        return None
+        return self._accesses.get(self._quorum, {}).get(address)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -88,10 +88,10 @@ class ReplicaWatches:
 
     async def _watch(self, quorum: Quorum, address: str) -> None:
         """Wait at one replica until it is dropped; wake its quorum at a change or a failure."""
-        known, failures = "", 0
+        known, failures, nodes = "", 0, self._nodes.of("/".join(quorum))
         while failures < FAILURES_MAX:
             try:
-                state = await self._nodes.state(address, known, WAIT_S if known else 0.0)
+                state = await nodes.state(address, known, WAIT_S if known else 0.0)
             except (NodeError, ValueError):
                 if known:
                     self._wake(*quorum)

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 import kraftquorum_operator.reconcile as module
+from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
@@ -96,7 +97,7 @@ async def looks(
     monkeypatch.setattr(module, "run", run)
     reconciler = Reconciler(
         kube=cast("Any", kube),
-        nodes=cast("Any", None),
+        nodes=HttpNodes(1.0),
         lease=cast("Any", Held()),
         settings=Settings(),
         metrics=Metrics(),

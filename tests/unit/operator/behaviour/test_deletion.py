@@ -96,6 +96,9 @@ class Cluster:
 class Unreachable:
     """Nodes that must not be asked: some never answer."""
 
+    def of(self, _quorum: str) -> Any:
+        return self
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a deletion asked a node: {name}")
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 import kraftquorum_operator.reconcile as module
+from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
@@ -106,7 +107,7 @@ class Looks:
         monkeypatch.setattr(module, "time", clock)
         self.reconciler = Reconciler(
             kube=cast("Any", self.kube),
-            nodes=cast("Any", None),
+            nodes=HttpNodes(1.0),
             lease=cast("Any", SimpleNamespace(held=True)),
             settings=Settings(),
             metrics=Metrics(),

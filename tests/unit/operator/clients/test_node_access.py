@@ -68,16 +68,47 @@ async def test_it_presents_its_certificate_and_checks_the_pod_s_name(
         for quorum, wanted in (("test/demo", access), ("test/demo", other)):
             nodes.secure(quorum, {address: wanted})
             if wanted is access:
-                assert await nodes.state(address, "", 1.0) == "here"
+                assert await nodes.of("test/demo").state(address, "", 1.0) == "here"
             else:
                 with pytest.raises(NodeUnreachableError):
-                    await nodes.state(address, "", 1.0)
+                    await nodes.of("test/demo").state(address, "", 1.0)
         nodes.secure("test/demo", {})
         with pytest.raises(NodeUnreachableError):
-            await nodes.state(address, "", 1.0)
+            await nodes.of("test/demo").state(address, "", 1.0)
         assert len(seen) == 1
         assert "spiffe://kraftquorum/cluster/c/operator" in repr(seen[0])
         await nodes.close()
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.clients.nodes:HttpNodes._access",
+    "self._accesses.get(self._quorum, {}).get(address)",
+    "next((a[address] for a in self._accesses.values() if address in a), None)",
+)
+async def test_a_quorum_at_an_address_that_another_had_gets_no_token_of_it(
+    network: LoopbackNetwork,
+) -> None:
+    """A pod whose machine is down keeps its address in the API, and another may have it."""
+    tokens: list[str | None] = []
+
+    async def state(request: web.Request) -> web.Response:
+        tokens.append(request.headers.get("Authorization"))
+        return web.json_response({"state": "here"})
+
+    application = web.Application()
+    application.router.add_get("/v1/node/state", state)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, network.host(1), 9080).start()
+    nodes, address = HttpNodes(5.0), f"{network.host(1)}:9080"
+    nodes.secure("test/old", {address: NodeAccess(token="of-the-old-quorum")})
+    try:
+        assert await nodes.of("test/new").state(address, "", 1.0) == "here"
+        assert await nodes.of("test/old").state(address, "", 1.0) == "here"
+    finally:
+        await nodes.close()
+        await runner.cleanup()
+    assert tokens == [None, "Bearer of-the-old-quorum"]
 
 
 def test_files_are_in_memory_and_go_with_their_client() -> None:

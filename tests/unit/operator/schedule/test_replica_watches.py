@@ -114,7 +114,7 @@ async def test_a_replica_that_does_not_know_the_request_is_left_alone_for_a_whil
         msg = "HTTP 404"
         raise ValueError(msg)
 
-    monkeypatch.setattr(nodes, "state", state)
+    monkeypatch.setattr(HttpNodes, "state", state)
     async with (
         asyncio.timeout(60),
         ReplicaWatches(nodes, lambda *quorum: woken.append(quorum)) as watches,

@@ -13,9 +13,11 @@ from typing import Protocol
 
 import aiohttp
 
+from kraftquorum_bench.contenders import UnsupportedLoadError
 from kraftquorum_bench.httpcalls import HttpCallError, HttpConnection, get_request, put_request
 from kraftquorum_bench.loads import Errand, Load
-from raftnode.client import ClientError, QuorumClient
+from raftnode.client import ClientError, Credentials, QuorumClient
+from raftnode.client.credentials import NO_CREDENTIALS
 from raftnode.core.types import Endpoint
 
 ATTEMPT_ERRORS = (ClientError, HttpCallError, aiohttp.ClientError, OSError, TimeoutError)
@@ -111,12 +113,25 @@ class EtcdJsonCaller(Caller):
 
 
 async def open_caller(errand: Errand, stack: AsyncExitStack) -> Caller:
-    """Connect; the stack closes the connections."""
-    load = errand.load
+    """Connect; the stack closes the connections.
+
+    Raises:
+        UnsupportedLoadError: the errand wants TLS without sessions.
+    """
+    load, security = errand.load, errand.security
+    if security is not None and load.transport != "sessions":
+        raise UnsupportedLoadError(f"TLS over {load.transport} is not measured: use sessions")
     match load.transport:
         case "sessions":
             endpoints = [Endpoint(host, int(port)) for host, port in map(_split, errand.endpoints)]
-            client = QuorumClient(endpoints, timeout_ms=errand.attempt_timeout_ms)
+            client = QuorumClient(
+                endpoints,
+                timeout_ms=errand.attempt_timeout_ms,
+                credentials=Credentials(ca_file=security.ca_file, token_file=security.token_file)
+                if security
+                else NO_CREDENTIALS,
+                cluster_id=security.cluster_id if security else None,
+            )
             return SessionCaller(errand, await stack.enter_async_context(client))
         case "http":
             host, port = _split(errand.endpoints[0])

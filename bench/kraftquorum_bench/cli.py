@@ -51,7 +51,9 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="measure, and write build/bench/report.json")
     run.add_argument("--size", choices=sorted(SIZES), default="whole")
     run.add_argument("--only", default="", help="workloads: names or regular expressions")
-    run.add_argument("--peers", default=" ".join(PEERS), help="of: etcd kafka zookeeper copy none")
+    run.add_argument(
+        "--peers", default=" ".join(PEERS), help="of: etcd kafka zookeeper copy plain none"
+    )
     run.add_argument("--rounds", type=int, help="of each workload")
     run.add_argument("--seconds", type=float, help="length of each load")
     run.add_argument("--state-mib", type=int, help="what a disk holds in a restart and a repair")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,6 +30,14 @@ class Load(_Strict):
     """Records of each `append`; `batch` times `value_bytes` is at most the node's 1 MiB."""
 
 
+class ClientSecurity(_Strict):
+    """What the clients of a load present to a quorum with TLS, and the cluster that they mean."""
+
+    ca_file: Path
+    token_file: Path
+    cluster_id: str
+
+
 class Errand(_Strict):
     """What a load process is asked to do."""
 
@@ -43,6 +52,8 @@ class Errand(_Strict):
     """Whether a client counts an error and goes on, as under a fault; else it ends the run."""
     timeline: bool = False
     """Whether the result lists when each operation was answered."""
+    security: ClientSecurity | None = None
+    """None: plain connections, without a token. Sessions alone have it."""
 
 
 class LoadResult(_Strict):

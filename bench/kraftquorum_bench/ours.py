@@ -11,9 +11,10 @@ from pathlib import Path
 from kraftquorum_bench.accounting import cpu_us, total_cpu_us
 from kraftquorum_bench.contenders import Cluster
 from kraftquorum_bench.generator import load_process, run_errand
-from kraftquorum_bench.loads import Errand, Load, LoadResult, Sample
-from proofkit.localquorum import LocalNode, LocalQuorum, eventually
+from kraftquorum_bench.loads import ClientSecurity, Errand, Load, LoadResult, Sample
+from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 from proofkit.loopback import LoopbackNetwork
+from proofkit.quorumsecurity import QuorumSecurity
 from raftnode.api.model import QuorumInfo, Replica, VoterSpec
 
 LIMITS = {
@@ -32,9 +33,10 @@ FAULT_ATTEMPT_MS = 500
 class OurQuorum(Cluster):
     """A formed quorum."""
 
-    def __init__(self, quorum: LocalQuorum) -> None:
-        self.name = f"kraftquorum {version('kraftquorum')}"
+    def __init__(self, quorum: LocalQuorum, words: str = "") -> None:
+        self.name = f"kraftquorum {version('kraftquorum')}{words}"
         self._quorum = quorum
+        self._security = _client_security(quorum.security) if quorum.security else None
 
     def pids(self) -> list[int]:
         """The processes of the nodes that run."""
@@ -55,7 +57,7 @@ class OurQuorum(Cluster):
         endpoints = await self._endpoints()
         leader = self._quorum.nodes[await self.leader()].process
         assert leader is not None
-        errand = Errand(load=load, endpoints=endpoints, seconds=seconds)
+        errand = Errand(load=load, endpoints=endpoints, seconds=seconds, security=self._security)
         async with load_process(errand) as generator:
             leader_us, all_us = cpu_us(leader.pid), total_cpu_us(self.pids())
             generator.go()
@@ -67,8 +69,14 @@ class OurQuorum(Cluster):
     async def fill(self, count: int, value_bytes: int, keys: int) -> None:
         """Write so many values, round so many keys."""
         load = Load(operation="put", clients=min(count, 64), value_bytes=value_bytes, keys=keys)
-        endpoints = await self._endpoints()
-        await run_errand(Errand(load=load, endpoints=endpoints, seconds=FILL_S, total=count))
+        errand = Errand(
+            load=load,
+            endpoints=await self._endpoints(),
+            seconds=FILL_S,
+            total=count,
+            security=self._security,
+        )
+        await run_errand(errand)
 
     def errand(self, load: Load, seconds: float) -> Errand:
         """A load under a fault."""
@@ -79,6 +87,7 @@ class OurQuorum(Cluster):
             attempt_timeout_ms=FAULT_ATTEMPT_MS,
             keeps_on=True,
             timeline=True,
+            security=self._security,
         )
 
     def kill(self, member: int) -> None:
@@ -137,6 +146,17 @@ class OurQuorum(Cluster):
         await eventually(look, within_s=PATIENCE_S, what=f"{size} voters that have caught up")
 
 
+def _client_security(security: QuorumSecurity) -> ClientSecurity:
+    credentials = security.credentials()
+    assert credentials.ca_file is not None
+    assert credentials.token_file is not None
+    return ClientSecurity(
+        ca_file=credentials.ca_file,
+        token_file=credentials.token_file,
+        cluster_id=security.cluster_id,
+    )
+
+
 def _address(node: LocalNode) -> str:
     return f"{node.api.host}:{node.api.port}"
 
@@ -157,14 +177,31 @@ def _sample(result: LoadResult, batch: int, leader_us: float, all_us: float) -> 
 
 @asynccontextmanager
 async def our_quorum(
-    root: Path, network: LoopbackNetwork, size: int, room: int = 0
+    root: Path,
+    network: LoopbackNetwork,
+    size: int,
+    *,
+    room: int = 0,
+    secured: bool = False,
+    words: str = "",
 ) -> AsyncGenerator[OurQuorum]:
-    """Form a quorum of so many nodes, with room for more; it ends with the block."""
-    directory = root / "ours"
+    """Form a quorum of so many nodes; it ends with the block.
+
+    Args:
+        root: where its directory goes, named by the network.
+        network: of which each node has an address; no other quorum has it.
+        size: how many nodes vote.
+        room: how many more nodes may be added.
+        secured: whether peers and clients speak TLS alone, and clients present a token.
+        words: after the name, to tell two quorums of ours apart.
+    """
+    directory = root / f"ours-{network.prefix}"
     directory.mkdir()
+    security = QuorumSecurity(directory / "security", CLUSTER_ID) if secured else None
+    quorum = LocalQuorum(directory, size + room, network, LIMITS, security=security)
     try:
-        async with LocalQuorum(directory, size + room, network, LIMITS) as quorum:
+        async with quorum:
             await quorum.form(size)
-            yield OurQuorum(quorum)
+            yield OurQuorum(quorum, words)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -21,7 +21,7 @@ from proofkit.localquorum import NotInTimeError
 from proofkit.loopback import LoopbackNetwork, claim_loopback
 
 OURS = "ours"
-PEERS = ("etcd", "kafka", "zookeeper", "copy")
+PEERS = ("etcd", "kafka", "zookeeper", "copy", "plain")
 PEER_ERRORS = (PeerMissingError, ToolError, NotInTimeError, OSError)
 """What may keep a peer from taking part."""
 
@@ -69,7 +69,14 @@ class Quorums:
     async def open(self, group: Group, stack: AsyncExitStack) -> dict[str, Contender]:
         """Start ours and each peer that can be had; the stack ends them."""
         network = stack.enter_context(claim_loopback())
-        ours = our_quorum(self.root, network, group.members, group.room)
+        ours = our_quorum(
+            self.root,
+            network,
+            group.members,
+            room=group.room,
+            secured=group.secured,
+            words=" with TLS and tokens" if group.secured else "",
+        )
         contenders: dict[str, Contender] = {OURS: await stack.enter_async_context(ours)}
         for peer in dict.fromkeys(name.partition("_")[0] for name in group.peers):
             if peer not in self.peers:
@@ -95,6 +102,11 @@ class Quorums:
                 return await stack.enter_async_context(kafka_contenders(self.root, network))
             case "zookeeper":
                 return await stack.enter_async_context(zookeeper_contender(self.root, network))
+            case "plain":
+                # Both quorums of ours have the same ports.
+                other = stack.enter_context(claim_loopback())
+                opened = our_quorum(self.root, other, group.members, words=" without TLS")
+                return {"plain": await stack.enter_async_context(opened)}
             case _:
                 return {"copy": RawCopy(self.root, group.fill_mib)}
 
@@ -120,6 +132,7 @@ def settings() -> dict[str, str]:
     ours = ", ".join(f"{name}={value}" for name, value in LIMITS.items())
     return {
         "kraftquorum": f"default settings, but {ours}",
+        "kraftquorum with TLS and tokens": "TLS 1.3 between peers and with clients, an access file",
         "etcd": f"default settings, but --quota-backend-bytes={QUOTA_BYTES}",
         **{f"Kafka, {name}": chosen.describe() for name, chosen in SETTINGS.items()},
         "ZooKeeper": "default settings, but maxClientCnxns=0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from kraftquorum_bench.loads import KEYS, KIB, Load, Operation, Transport
@@ -29,6 +30,7 @@ class Group:
         distinct: whether each of these has a key of its own, so that the state is as large as the
             log; else they go round `KEYS` keys.
         fresh: whether each round has new quorums.
+        secured: whether ours has TLS between all, and asks clients for a token.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Group:
     fill_mib: int = 0
     distinct: bool = False
     fresh: bool = False
+    secured: bool = False
 
     @property
     def fill_values(self) -> int:
@@ -85,6 +88,9 @@ class Workload:
 
 THREE = Group("three")
 _WORDS: dict[Operation, str] = {"put": "Puts", "get": "Linearizable reads"}
+
+
+SECURED = Group("secured", peers=("plain",), secured=True)
 
 
 def _throughput(operation: Operation, transport: Transport, clients: int) -> Workload:
@@ -139,6 +145,23 @@ def _loads() -> list[Workload]:
             )
         )
     return rows
+
+
+def _secured() -> list[Workload]:
+    """Loads of a quorum with TLS and a token, beside those of a plain quorum of ours."""
+    plain = (
+        _throughput(operation, "sessions", clients) for operation in _WORDS for clients in (1, 64)
+    )
+    return [
+        dataclasses.replace(
+            row,
+            name=f"{row.name}_tls",
+            title=f"{row.title}, TLS and a token, beside neither",
+            group=SECURED,
+            peer="plain",
+        )
+        for row in plain
+    ]
 
 
 def _bulk() -> list[Workload]:
@@ -223,7 +246,8 @@ def all_workloads(state_mib: int = 1024) -> list[Workload]:
         load=Load(operation="put", clients=64),
     )
     bulk, *bulk_kafka = _bulk()
-    return [*_loads(), bulk, *bulk_kafka, zookeeper, *_events(state_mib), *_sizes()]
+    rows = [*_loads(), bulk, *bulk_kafka, zookeeper, *_secured()]
+    return [*rows, *_events(state_mib), *_sizes()]
 
 
 def grouped(workloads: list[Workload]) -> dict[Group, list[Workload]]:

@@ -66,6 +66,15 @@ def test_a_tiny_round_beside_etcd(tmp_path):
     assert report["workloads"]["put_64"]["peer_figures"]["leader_us"] > 0
 
 
+def test_a_tiny_round_with_tls_beside_a_plain_quorum(tmp_path):
+    report = run(tmp_path, "--peers", "plain", "--only", "put_64_tls get_1_tls")
+    assert (report["left_out"], report["failures"]) == ([], [])
+    rows = report["workloads"]
+    assert set(rows) == {"put_64_tls", "get_1_tls"}
+    assert all(row["ratio"] > 0 for row in rows.values())
+    assert all(row["peer_name"].endswith("without TLS") for row in rows.values())
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_an_interrupted_run_leaves_no_process_and_no_data(tmp_path, number):
     data = tmp_path / "data"

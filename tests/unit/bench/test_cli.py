@@ -22,7 +22,7 @@ def run(*arguments):
         (["--seconds", "nan"], "--seconds is nan: it must be from 0.1 to 600"),
         (["--seconds", "1e9"], "--seconds is 1000000000.0: it must be from 0.1 to 600"),
         (["--state-mib", "-1"], "--state-mib is -1: it must be from 1 to 16384"),
-        (["--peers", "mysql"], "--peers mysql: peers are etcd kafka zookeeper copy, or none"),
+        (["--peers", "mysql"], "--peers mysql: peers are etcd kafka zookeeper copy plain, or none"),
         (["--peers", "none etcd"], "--peers none: peers are"),
         (["--only", "put_65"], "--only put_65: no workload of size whole has that name"),
         (["--only", "put_("], "--only put_(: no regular expression"),
@@ -78,6 +78,7 @@ def test_the_issues_workloads_are_there():
     assert {f"members_{size}" for size in (1, 3, 5, 7, 9)} <= names
     assert {"log_10mb", "log_1gb", "log_10gb"} <= names
     assert {"failover", "wiped", "restart", "scale", "memory"} <= names
+    assert {"put_1_tls", "put_64_tls", "get_1_tls", "get_64_tls"} <= names
 
 
 def test_each_workload_has_its_peer_in_its_group_and_something_to_do():

@@ -157,7 +157,7 @@ async def test_a_peer_that_cannot_be_had_is_left_out(tmp_path, monkeypatch):
     )
 
     @asynccontextmanager
-    async def ours(*_):
+    async def ours(_root, _network, _members, **_options):
         yield Steady("ours", [], [])
 
     def missing(*_):

@@ -2,10 +2,14 @@
 
 import asyncio
 import itertools
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from kraftquorum_bench.callers import open_caller
+from kraftquorum_bench.contenders import UnsupportedLoadError
 from kraftquorum_bench.events import EventTimes, longest_stall_s
 from kraftquorum_bench.httpcalls import (
     HttpCallError,
@@ -14,7 +18,7 @@ from kraftquorum_bench.httpcalls import (
     put_request,
 )
 from kraftquorum_bench.loadprocess import run_clients
-from kraftquorum_bench.loads import Errand, Load
+from kraftquorum_bench.loads import ClientSecurity, Errand, Load
 from kraftquorum_bench.processes import ToolError
 
 ENDPOINTS = ("127.0.0.1:1",)
@@ -154,3 +158,15 @@ def test_the_load_around_a_fault_is_bounded_both_ways():
 def test_a_load_that_cannot_be_is_refused(change, said):
     with pytest.raises(ValidationError, match=said):
         Load(**{"operation": "put", "clients": 1} | change)
+
+
+@pytest.mark.without(
+    "kraftquorum_bench.callers:open_caller", 'load.transport != "sessions"', "False"
+)
+async def test_a_load_with_tls_never_goes_without_it():
+    security = ClientSecurity(ca_file=Path("ca"), token_file=Path("token"), cluster_id="c")
+    load = Load(operation="put", clients=1, transport="etcd_json")
+    given = Errand(load=load, endpoints=ENDPOINTS, seconds=1, security=security)
+    async with AsyncExitStack() as stack:
+        with pytest.raises(UnsupportedLoadError, match="TLS over etcd_json is not measured"):
+            await open_caller(given, stack)

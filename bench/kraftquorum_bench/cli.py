@@ -104,11 +104,24 @@ def peers_of(text: str) -> list[str]:
     return names
 
 
+CANCEL_AGAIN_S = 20.0
+"""The processes of a run end within this time after an interrupt."""
+
+
 async def _measure(bench: Bench, workloads: list[Workload]) -> Report:
-    """Run until the end, or until SIGTERM, which ends the run as Ctrl-C does."""
-    task = asyncio.current_task()
+    """Run until the end, or until Ctrl-C or SIGTERM.
+
+    A library may lose a cancellation that comes while it connects, so it is repeated.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    def end() -> None:
+        task.cancel()
+        loop.call_later(CANCEL_AGAIN_S, end)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
     return await bench.run(workloads)
 
 

@@ -1,6 +1,10 @@
 """Arguments: what is taken, and what is refused with the value, the limit and what to do."""
 
+import asyncio
+import contextlib
 import json
+import os
+import signal
 from argparse import Namespace
 
 import pytest
@@ -151,3 +155,21 @@ def test_docs_refuse_a_run_that_does_not_count(
 def test_docs_without_a_report_say_what_to_run(tmp_path, capsys):
     assert cli.main(["docs", str(tmp_path / "none.json")]) == 2
     assert "run make bench first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.without(
+    "kraftquorum_bench.cli:_measure", "loop.call_later(CANCEL_AGAIN_S, end)", "pass"
+)
+def test_an_interrupt_is_repeated_where_a_library_loses_it(number, monkeypatch):
+    monkeypatch.setattr(cli, "CANCEL_AGAIN_S", 0.05)
+
+    class Deaf:
+        async def run(self, _workloads):
+            os.kill(os.getpid(), number)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(5)
+            await asyncio.sleep(3)
+            return "a report"
+
+    assert cli._until_cancelled(cli._measure(Deaf(), [])) is None

@@ -66,6 +66,7 @@ class Presented:
         common_names: those of the client's verified certificate.
         service_account: namespace and name in a token that the cluster signed.
         expires_s: Unix time at which the token ends; None: it does not say.
+        signed_with: the cluster's key that signed the token; None: no key of the cluster did.
     """
 
     token_hash: str | None = None
@@ -74,6 +75,7 @@ class Presented:
     common_names: tuple[str, ...] = ()
     service_account: str | None = None
     expires_s: float | None = None
+    signed_with: str | None = None
 
     @property
     def nothing(self) -> bool:

@@ -6,8 +6,9 @@ be signed with one of its keys, be for our audience, of the expected issuer, and
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raftnode.access.access_file import FollowedFile
@@ -38,17 +39,25 @@ class Account:
     Attributes:
         name: namespace and name, `ns/name`.
         expires_s: Unix time at which the token ends.
+        signed_with: the key that its signature was verified with, as `KeySet.prints` has it.
     """
 
     name: str
     expires_s: float
+    signed_with: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The public keys of a cluster, by their ids."""
+    """The public keys of a cluster, by their ids.
+
+    Attributes:
+        keys: by key id.
+        prints: a digest of each key, by key id: the same for the same key in another file.
+    """
 
     keys: dict[str, PyJWK]
+    prints: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def parse(cls, data: bytes) -> KeySet:
@@ -62,6 +71,7 @@ class KeySet:
         try:
             entries: Any = json.loads(data)["keys"]
             keys = {str(entry.get("kid", "")): _key(entry) for entry in entries[:KEYS_MAX]}
+            prints = {str(entry.get("kid", "")): _print(entry) for entry in entries[:KEYS_MAX]}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise AccessFileError(
                 "is no JSON Web Key Set; expected an object with `keys`, as kubectl get --raw "
@@ -73,7 +83,7 @@ class KeySet:
             ) from None
         if not keys:
             raise AccessFileError("has no key")
-        return cls(keys)
+        return cls(keys, prints)
 
     def verify(self, token: str, *, audience: str, issuer: str) -> Account:
         """Check a token.
@@ -85,7 +95,8 @@ class KeySet:
 
         try:
             header = jwt.get_unverified_header(token)
-            key = self.keys.get(str(header.get("kid", "")))
+            key_id = str(header.get("kid", ""))
+            key = self.keys.get(key_id)
             if key is None:
                 raise TokenRefusedError(
                     "the token is signed with a key that the node does not have"
@@ -107,7 +118,7 @@ class KeySet:
         namespace, _, name = str(claims["sub"]).removeprefix(_SUBJECT).partition(":")
         if not str(claims["sub"]).startswith(_SUBJECT) or not name:
             raise TokenRefusedError("the token is of no ServiceAccount")
-        return Account(f"{namespace}/{name}", float(claims["exp"]) + LEEWAY_S)
+        return Account(f"{namespace}/{name}", float(claims["exp"]) + LEEWAY_S, self.prints[key_id])
 
 
 class AccountTokens:
@@ -146,6 +157,10 @@ class AccountTokens:
             self._accounts[token_hash] = account
         return account
 
+    def trusts(self, signed_with: str) -> bool:
+        """Whether the file still has the key of a token that was accepted before."""
+        return signed_with in self.file.current.prints.values()
+
 
 _NOT_VALID = "the token is not valid"
 _REASONS = {
@@ -165,6 +180,10 @@ def _key(entry: Any) -> PyJWK:
     if key.algorithm_name not in ALGORITHMS:
         raise PyJWKError("not a public key for signatures")
     return key
+
+
+def _print(entry: Any) -> str:
+    return hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()
 
 
 def looks_signed(token: str) -> bool:

@@ -1,8 +1,8 @@
 """Applies the access file and the cluster id to the requests and sessions of one listener.
 
 Without an access file every request is allowed. A request for another cluster, by its header, is
-refused in any case. A caller is looked up again whenever the access file has changed, so a session
-that was opened before the change is bound by it, too.
+refused in any case. A caller is looked up again whenever the access file or the cluster's keys have
+changed, so a session that was opened before the change is bound by it, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,12 @@ from raftnode.access.access_list import (
 )
 from raftnode.access.audit_log import AuditLog, AuditRecord
 from raftnode.access.roles import EVERYTHING, Verb
-from raftnode.access.service_accounts import AccountTokens, TokenRefusedError, looks_signed
+from raftnode.access.service_accounts import (
+    AccountTokens,
+    KeySet,
+    TokenRefusedError,
+    looks_signed,
+)
 from raftnode.api.client_certificate import names_of
 from raftnode.api.errors import refusal
 from raftnode.api.listeners import EVERY_PART, Serving
@@ -90,11 +95,21 @@ class Caller:
         target: what a change is about, for the audit log.
     """
 
-    __slots__ = ("_access", "_gate", "_identity", "address", "operation", "presented", "target")
+    __slots__ = (
+        "_access",
+        "_gate",
+        "_identity",
+        "_keys",
+        "address",
+        "operation",
+        "presented",
+        "target",
+    )
 
     def __init__(self, gate: Gate, presented: Presented, address: str) -> None:
         self._gate = gate
         self._access: AccessList | None = None
+        self._keys: KeySet | None = None
         self._identity = ANONYMOUS
         self.presented = presented
         self.address = address
@@ -108,16 +123,17 @@ class Caller:
         if access is None:
             return ANONYMOUS
         expires_s = self.presented.expires_s
-        if access is not self._access or (expires_s is not None and time.time() >= expires_s):
-            self._access = access
+        if self.outdated or (expires_s is not None and time.time() >= expires_s):
+            self._access, self._keys = access, self._gate.keys
             node_uri = self._gate.node_uri if self.presented.uri_names else None
-            self._identity = access.identify(self.presented, node_uri, time.time())
+            presented = self._gate.still_valid(self.presented)
+            self._identity = access.identify(presented, node_uri, time.time())
         return self._identity
 
     @property
     def outdated(self) -> bool:
-        """Whether the access file has changed since it was last asked."""
-        return self._gate.access is not self._access
+        """Whether the access file or the cluster's keys have changed since it was last asked."""
+        return self._gate.access is not self._access or self._gate.keys is not self._keys
 
     def check(self, verb: Verb, target: bytes = EVERYTHING) -> None:
         """Refuse what the access file does not allow.
@@ -175,6 +191,18 @@ class Gate:
         return None if self._file is None else self._file.current
 
     @property
+    def keys(self) -> KeySet | None:
+        """The cluster's keys in force; None: tokens of ServiceAccounts are not accepted."""
+        return None if self._accounts is None else self._accounts.file.current
+
+    def still_valid(self, presented: Presented) -> Presented:
+        """What was presented, or what is wrong with it now: its key may have been withdrawn."""
+        signed_with = presented.signed_with
+        if signed_with is None or (self._accounts and self._accounts.trusts(signed_with)):
+            return presented
+        return Presented(problem="the token is signed with a key that the node has no longer")
+
+    @property
     def node_uri(self) -> str | None:
         """The name in this node's own certificate; None: it has no cluster yet."""
         cluster_id = self._own.cluster_id
@@ -213,7 +241,11 @@ class Gate:
             account = self._accounts.verify(token, hashed)
         except TokenRefusedError as error:
             return Presented(problem=str(error))
-        return Presented(service_account=account.name, expires_s=account.expires_s)
+        return Presented(
+            service_account=account.name,
+            expires_s=account.expires_s,
+            signed_with=account.signed_with,
+        )
 
     def permit(self, request: web.Request, need: Need, operation: str) -> None:
         """Refuse a request that the access file does not allow, or that is for another cluster.

@@ -422,7 +422,7 @@ async def test_prefixes_hold_in_sessions(kind: Kind, api: Api):
 
 
 @pytest.mark.parametrize("kind", Kind)
-@pytest.mark.without("api.authorization:Caller.identity", "access is not self._access", "False")
+@pytest.mark.without("api.authorization:Caller.identity", "self.outdated", "False")
 async def test_an_open_session_is_bound_by_a_new_access_file(kind: Kind, api: Api):
     async with api.session("all") as session:
         assert await session.ask(kind, BODIES[kind]) == "done"
@@ -576,6 +576,32 @@ async def test_a_service_account_is_known_by_its_token_until_that_ends(tmp_path:
             assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
             await asyncio.sleep(4)
             assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "AUTHENTICATION_FAILED"
+
+
+@pytest.mark.without("api.authorization:Gate.still_valid", "signed_with is None", "True")
+@pytest.mark.without(
+    "api.authorization:Caller.outdated", "self._gate.keys is not self._keys", "False"
+)
+async def test_an_open_session_is_refused_once_the_key_of_its_token_is_withdrawn(tmp_path: Path):
+    issuer, next_issuer = AccountIssuer("1"), AccountIssuer("2")
+    write_keys(tmp_path / "jwks.json", issuer)
+    file = FollowedFile("access_jwks_file", tmp_path / "jwks.json", KeySet.parse)
+    accounts = AccountTokens(file, audience=AUDIENCE, issuer=ISSUER)
+    app = entry("app", READ) | {"service_accounts": ["shop/app"], "token_hashes": []}
+    async with (
+        served(tmp_path, [app], accounts=accounts) as api,
+        api.session(issuer.token()) as session,
+    ):
+        assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+        write_keys(tmp_path / "jwks.json", next_issuer, issuer)
+        assert await file.refresh()
+        assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+        write_keys(tmp_path / "jwks.json", next_issuer)
+        assert await file.refresh()
+        assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "AUTHENTICATION_FAILED"
+        write_keys(tmp_path / "jwks.json", next_issuer, issuer)
+        assert await file.refresh()
+        assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
 
 
 def audited(tmp_path: Path) -> list[Any]:

@@ -4,6 +4,7 @@ OperatorError
 ├── SettingsError             a setting has a value that is not allowed
 ├── KubeError                 a request to the API server failed
 │   ├── NotFoundError         404
+│   │   └── NoSuchObjectError 404 that names the object: the API server serves its kind
 │   ├── ConflictError         409: a precondition (UID, resourceVersion) or create-once failed
 │   ├── RefusedError          400, 403, 422: a retry does not help
 │   └── KubeUnavailableError  no answer, 429, 5xx: retry later
@@ -43,7 +44,11 @@ class KubeError(OperatorError):
 
 
 class NotFoundError(KubeError):
-    """The object does not exist."""
+    """The object does not exist, or the API server does not serve its kind."""
+
+
+class NoSuchObjectError(NotFoundError):
+    """The API server serves the kind, and has no object of this name."""
 
 
 class ConflictError(KubeError):

@@ -25,6 +25,7 @@ from kraftquorum_operator.errors import (
     ConflictError,
     KubeError,
     KubeUnavailableError,
+    NoSuchObjectError,
     NotFoundError,
     RefusedError,
     SettingsError,
@@ -169,10 +170,14 @@ class KubeClient:
         return cast("Body", answer.get("status") or {})
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
-        """Read one object; None if it is not there."""
+        """Read one object; None if it is not there.
+
+        Raises:
+            NotFoundError: the API server does not serve the kind now, so that the object may exist.
+        """
         try:
             return await self._request("GET", path(kind, namespace, name))
-        except NotFoundError:
+        except NoSuchObjectError:
             return None
 
     async def read_url(self, url: str) -> Body:
@@ -345,6 +350,8 @@ def _error(status: int, answer: Body, what: str) -> KubeError:
     reason = str(answer.get("reason") or "")
     message = f"{what}: {status} {answer.get('message') or reason}"
     match status:
+        case 404 if cast("Body", answer.get("details") or {}).get("name"):
+            return NoSuchObjectError(status, reason, message)
         case 404:
             return NotFoundError(status, reason, message)
         case 409:

@@ -31,6 +31,7 @@ from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.trust import judge
+from kraftquorum_operator.memory.long_waits import LongWaits
 from kraftquorum_operator.memory.persistent_troubles import PersistentTroubles
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
@@ -78,6 +79,7 @@ class Memory:
     refusals: Refusals = field(default_factory=Refusals)
     lasting: PersistentTroubles = field(default_factory=PersistentTroubles)
     failures: Failures = field(default_factory=Failures)
+    waits: LongWaits = field(default_factory=LongWaits)
     current_action: str | None = None
     written: Body | None = None
     written_at_s: float = 0.0
@@ -300,12 +302,15 @@ class Reconciler:
         )
         events += memory.events.of_troubles(troubles, now_ms, interval_ms)
         self._log(decision, memory, bound)
+        busy_s, idle_s = self.settings.reconcile_busy_s, self.settings.reconcile_idle_s
+        guard = decision.guard if isinstance(decision, Wait) else None
+        wait_s = memory.waits.next_pause_s(guard, busy_s, idle_s)
         match decision:
             case Done():
                 memory.current_action = None
-                pause_s = self.settings.reconcile_idle_s
+                pause_s = idle_s
             case Wait():
-                pause_s = self.settings.reconcile_busy_s
+                pause_s = wait_s
             case _:
                 memory.current_action = describe(decision)
                 pause_s = 0.0

@@ -61,7 +61,9 @@ class Settings(BaseSettings):
     """How long a Lease that is not renewed keeps other operators on standby. A longer time causes
     fewer needless takeovers; a shorter time allows a faster takeover after a crash."""
     reconcile_busy_s: Annotated[float, Field(ge=0.1, le=60)] = 1.0
-    """Pause between two reconciliations of a quorum that is changing or waits for a guard."""
+    """Pause between two reconciliations of a quorum that is changing or waits for a guard. A quorum
+    that is paused, or that needs a person, is observed ever less often, down to
+    `reconcile_idle_s` but at least every 30 s."""
     reconcile_idle_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
     """Pause between two reconciliations of a quorum with nothing left to do; a change that the
     operator notices ends the pause."""

@@ -27,7 +27,8 @@ ACCESS = QuorumAccess.model_validate(
 async def answer(request: web.Request) -> web.Response:
     """As the API server: a type that it does not serve at this path is refused, in plain text."""
     if request.path not in SERVED:
-        return web.json_response({"reason": "NotFound"}, status=404)
+        details = {"name": request.path.rpartition("/")[2]}
+        return web.json_response({"reason": "NotFound", "details": details}, status=404)
     kind, body = SERVED[request.path]
     accepted = {part.partition(";")[0].strip() for part in request.headers["Accept"].split(",")}
     if not accepted & {kind, "*/*"}:

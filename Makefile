@@ -18,8 +18,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 JOBS ?= auto
-# One more than cores: tests of real processes wait for these half of the time.
-UNIT_JOBS = $(if $(filter auto,$(JOBS)),$$(($$(nproc) + 1)),$(JOBS))
+# Two more than cores: tests of real processes wait for these half of the time.
+UNIT_JOBS = $(if $(filter auto,$(JOBS)),$$(($$(nproc) + 2)),$(JOBS))
 # Clusters side by side for the tests that need one: they mostly wait.
 CLUSTERS ?= 3
 SEEDS ?= 1000
@@ -31,6 +31,8 @@ NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or 
 UNIT := not (cluster or $(NEEDS_MORE))
 CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
 EXTENDED := extended and not (nightly or page or prometheus)
+# ALL=1 adds the cases whose like for another role or moment is in the shorter suite.
+E2E = e2e$(if $(ALL),, and not nightly)
 # Reading all units takes half a minute, and none of them needs a cluster or is long.
 NO_UNITS := --ignore=tests/unit --ignore=tests/scenarios
 # What the longer tiers print of their time.
@@ -85,8 +87,8 @@ demo: $(READY) $(DEMO_SPARK) ## Show the whole promise on this machine (HOLD=1 l
 	@$(BIN)/python -m kraftquorum_demo $(if $(HOLD),--hold) $(if $(SHORT),--short) $(if $(filter 0,$(SPARK)),--no-spark)
 
 test: $(READY) ## Run all tests: units, protocol, scenarios, 100 seeds, operator, short demo
-	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "$(UNIT)" -q
+	@$(BIN)/devcluster build
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(CLUSTER_TIER)" $(NO_UNITS) -q
 	@$(if $(filter 0,$(SHORT_DEMO)),true,$(MAKE) --no-print-directory demo SHORT=1 SPARK=0)
 
@@ -159,13 +161,13 @@ spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, 
 	@$(BIN)/devcluster build --tools >/dev/null
 	$(BIN)/pytest tests/onkubernetes -m e2e -q
 
-e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current
+e2e: $(READY) ## Install by Helm on real kubelets and break things: CLUSTER=kubelet (root), kind, current, ALL=1 also the cases of the night
 	@$(BIN)/devcluster build --tools >/dev/null
 	@cluster=$$($(BIN)/python -m e2elib) && echo "cluster: $$cluster" && \
 	if test $$cluster = kubelet; then $(BIN)/devcluster build --node kubelet >/dev/null || exit; fi && \
 	if test $$cluster != current; then for tag in e2e e2e-next; do \
 	$(BIN)/devcluster image build --install --tag $$tag >/dev/null || exit; done; fi && \
-	CLUSTER=$$cluster $(BIN)/pytest tests/e2e -m e2e -q -s $(SLOWEST) $(if $(K),-k "$(K)")
+	CLUSTER=$$cluster $(BIN)/pytest tests/e2e -m "$(E2E)" -q -s $(SLOWEST) $(if $(K),-k "$(K)")
 
 contract: $(READY) ## Hold the development cluster's process node against real kubelets (root)
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -214,7 +216,7 @@ nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points o
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
 	@$(MAKE) --no-print-directory mutants SEMANTIC=1
 	@$(BIN)/devcluster build
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m nightly -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "nightly and not e2e" -q
 	@$(MAKE) --no-print-directory faults
 
 ##@ Generated files

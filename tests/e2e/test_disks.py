@@ -6,7 +6,9 @@ import pytest
 
 from kraftquorum_devcluster.errors import CommandError
 
-ROLES = pytest.mark.parametrize("role", ["follower", "leader"])
+ROLES = pytest.mark.parametrize(
+    "role", [pytest.param("follower", marks=pytest.mark.nightly), "leader"]
+)
 
 
 @ROLES

@@ -2,7 +2,9 @@
 
 import pytest
 
-ROLES = pytest.mark.parametrize("role", ["follower", "leader"])
+ROLES = pytest.mark.parametrize(
+    "role", [pytest.param("follower", marks=pytest.mark.nightly), "leader"]
+)
 
 
 @ROLES

@@ -75,7 +75,7 @@ def test_volume_full(case):
     assert quorum.uids("persistentvolumeclaims") == claims
 
 
-@pytest.mark.parametrize("role", ["follower", "leader"])
+@pytest.mark.parametrize("role", [pytest.param("follower", marks=pytest.mark.nightly), "leader"])
 def test_volume_hangs(case, role):
     """A volume whose device stops answering, and then answers again"""
     quorum = formed(case)

@@ -103,12 +103,12 @@ def test_change_can_be_given_up_before_its_record_is_appended():
 
 @pytest.mark.rule("S24")
 @pytest.mark.without(
-    "core.membership.voter_changes:abandon",
-    " and change.appended is None",
+    "core.membership.pending_wait:PendingWait.leave",
+    " and self.appended is None",
     "",
 )
 def test_change_that_is_in_the_log_is_not_given_up():
-    """S24. Giving up appended changes too in `voter_changes.abandon` makes this fail."""
+    """S24. Giving up appended changes too in `PendingWait.leave` makes this fail."""
     book = with_observer()
     request = book.add("1", "4")
     book.give("1", RequestAbandoned(request))
@@ -119,12 +119,12 @@ def test_change_that_is_in_the_log_is_not_given_up():
 
 @pytest.mark.rule("S23")
 @pytest.mark.without(
-    "core.membership.voter_changes:abandon",
-    "if request_id not in change.request_ids:",
+    "core.membership.pending_wait:PendingWait.leave",
+    "if request_id not in self.request_ids:",
     "if False:",
 )
 def test_abandoning_a_request_leaves_other_changes_alone():
-    """S23. Not asking whose request it was in `voter_changes.abandon` makes this fail.
+    """S23. Not asking whose request it was in `PendingWait.leave` makes this fail.
 
     The removal that the leader appends itself has no request of anybody.
     """

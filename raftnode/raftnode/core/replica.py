@@ -161,9 +161,9 @@ class Replica:
 
     # -- output ----------------------------------------------------------------------
 
-    def emit(self, effect: Effect) -> None:
-        """Add an effect to those that the event returns."""
-        self.effects.append(effect)
+    def emit(self, *effects: Effect) -> None:
+        """Add effects to those that the event returns."""
+        self.effects.extend(effects)
 
     def fact(self, name: str, **fields: str | int | None) -> None:
         """Emit a fact worth a log line."""
@@ -326,23 +326,9 @@ class Replica:
                 self.emit(Done(request_id))  # it leads no more, which is what was asked
         for confirmation in role.confirmations:
             self.refuse(confirmation.request_id, Refusal.NOT_LEADER, "leadership was lost")
-        for change in (*role.changes, role.upgrade, role.target):
-            if change is None:
-                continue
-            for request_id in sorted(change.request_ids):
-                if change.appended is None:
-                    self.refuse(request_id, Refusal.NOT_LEADER, "leadership was lost")
-                else:
-                    self.emit(
-                        Refused(
-                            request_id,
-                            Refusal.LEADERSHIP_LOST,
-                            "leadership was lost with the record at offset "
-                            f"{change.appended} not yet committed: describe the quorum to "
-                            "see the result",
-                            "unknown",
-                        )
-                    )
+        for wait in (*role.changes, role.upgrade, role.target):
+            if wait is not None:
+                self.emit(*wait.leadership_lost())
 
     def become(self, role: Role) -> None:
         """Change the role in memory; callers persist first."""

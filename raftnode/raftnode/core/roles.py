@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raftnode.core.membership.pending_change import PendingChange, PendingTarget, PendingUpgrade
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget
+from raftnode.core.membership.pending_wait import PendingUpgrade
 from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
 from raftnode.core.replication.progress import Progress
 from raftnode.core.replication.uncommitted import Uncommitted

@@ -11,10 +11,10 @@ are all there or not at all (P52), and client writes wait until every voter has 
 
 from __future__ import annotations
 
-from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.effects import Done, Refusal
 from raftnode.core.events import UpgradeRequested
 from raftnode.core.membership import voter_changes
-from raftnode.core.membership.pending_change import PendingUpgrade
+from raftnode.core.membership.pending_wait import PendingUpgrade
 from raftnode.core.records import RAFT_VERSION, AddVoter, ControlRecord, RaftVersion
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
@@ -41,19 +41,15 @@ def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
         replica.refuse(event.request_id, Refusal.TOO_MANY_CHANGES, message)
         return
     if pending is None:
-        pending = role.upgrade = PendingUpgrade(event.version, event.deadline_ms)
-    pending.request_ids.add(event.request_id)
-    pending.deadline_ms = max(pending.deadline_ms, event.deadline_ms)
+        pending = role.upgrade = PendingUpgrade(event.version, deadline_ms=event.deadline_ms)
+    pending.join(event.request_id, event.deadline_ms)
     advance(replica, role)
 
 
 def abandon(replica: Replica, request_id: int) -> None:
     """Forget a request that no client waits for; give up an upgrade not in the log (S24)."""
     role = replica.role
-    if not isinstance(role, Leader) or role.upgrade is None:
-        return
-    role.upgrade.request_ids.discard(request_id)
-    if not role.upgrade.request_ids and role.upgrade.appended is None:
+    if isinstance(role, Leader) and role.upgrade is not None and role.upgrade.leave(request_id):
         role.upgrade = None
 
 
@@ -63,12 +59,11 @@ def advance(replica: Replica, role: Leader) -> None:
     if pending is None:
         return
     if log.raft_version == pending.version and log.raft_version_record < replica.high_watermark:
-        for request_id in sorted(pending.request_ids):
-            replica.emit(Done(request_id))
+        replica.emit(*pending.completed(Done))
         role.upgrade = None
         return
     if replica.now_ms >= pending.deadline_ms:
-        _give_up(replica, pending)
+        replica.emit(*pending.timed_out())
         role.upgrade = None
         return
     if pending.appended is not None:
@@ -110,13 +105,3 @@ def _append(replica: Replica, pending: PendingUpgrade) -> None:
     pending.appended = replica.append_control(*records).base_offset
     pending.waiting_for = "a majority of the voters to commit it"
     replica.fact("raft_version_appended", raft_version=pending.version, offset=pending.appended)
-
-
-def _give_up(replica: Replica, pending: PendingUpgrade) -> None:
-    for request_id in sorted(pending.request_ids):
-        if pending.appended is None:
-            message = f"not started in time; it waited for: {pending.waiting_for}"
-            replica.refuse(request_id, Refusal.WAITING, message)
-        else:
-            message = f"the record at offset {pending.appended} is not committed yet"
-            replica.emit(Refused(request_id, Refusal.TIMED_OUT, message, "unknown"))

@@ -57,10 +57,11 @@ def _take_in(
     if pending is not None:
         if set(pending.target) != set(target):
             return Refusal.TOO_MANY_CHANGES, f"another target is waiting already: {pending.target}"
-        pending.deadline_ms = max(pending.deadline_ms, event.deadline_ms)
-        pending.request_ids.add(event.request_id)
+        pending.join(event.request_id, event.deadline_ms)
         return None
-    pending = PendingTarget(target, event.expected, event.deadline_ms, {event.request_id})
+    pending = PendingTarget(
+        target, event.expected, deadline_ms=event.deadline_ms, request_ids={event.request_id}
+    )
     if set(log.target_voters) == set(target):
         # It is the target already (or there is none to take back): done once committed.
         pending.appended = log.target_record.offset
@@ -129,10 +130,7 @@ def _stale(replica: Replica, pending: PendingTarget) -> tuple[Refusal, str] | No
 def abandon(replica: Replica, request_id: int) -> None:
     """Forget a request that no client waits for; give up a target not in the log (S24)."""
     role = replica.role
-    if not isinstance(role, Leader) or role.target is None:
-        return
-    role.target.request_ids.discard(request_id)
-    if not role.target.request_ids and role.target.appended is None:
+    if isinstance(role, Leader) and role.target is not None and role.target.leave(request_id):
         role.target = None
 
 
@@ -149,15 +147,13 @@ def advance(replica: Replica, role: Leader) -> None:
 
 def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> None:
     if pending.appended is not None and pending.appended < replica.high_watermark:
-        for request_id in sorted(pending.request_ids):
-            replica.emit(Done(request_id))
+        replica.emit(*pending.completed(Done))
         role.target = None
     elif pending.appended is None and (stale := _stale(replica, pending)) is not None:
-        for request_id in sorted(pending.request_ids):
-            replica.refuse(request_id, *stale)
+        replica.emit(*pending.refused(*stale))
         role.target = None
     elif replica.now_ms >= pending.deadline_ms:
-        _give_up(replica, pending)
+        replica.emit(*pending.timed_out())
         role.target = None
     elif pending.appended is None:
         pending.waiting_for = _not_settled(replica, role) or ""
@@ -166,16 +162,6 @@ def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> N
             pending.appended = replica.append_control(record).base_offset
             pending.waiting_for = "a majority of the voters to commit it"
             replica.fact("target_appended", target=str(pending.target), offset=pending.appended)
-
-
-def _give_up(replica: Replica, pending: PendingTarget) -> None:
-    for request_id in sorted(pending.request_ids):
-        if pending.appended is None:
-            message = f"not started in time; it waited for: {pending.waiting_for}"
-            replica.refuse(request_id, Refusal.WAITING, message)
-        else:
-            message = f"the record at offset {pending.appended} is not committed yet"
-            replica.emit(Refused(request_id, Refusal.TIMED_OUT, message, "unknown"))
 
 
 def _not_settled(replica: Replica, role: Leader) -> str | None:
@@ -223,7 +209,7 @@ def differences(voters: VoterSet, target: VoterSet) -> tuple[tuple[Voter, ...], 
 
 def _change(replica: Replica, kind: Literal["add", "remove"], voter: Voter) -> PendingChange:
     # No client waits for this change, so no deadline ends it.
-    return PendingChange(kind, voter, replica.log.voter_record, replica.now_ms)
+    return PendingChange(kind, voter, replica.log.voter_record, deadline_ms=replica.now_ms)
 
 
 def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]) -> str | None:

@@ -7,7 +7,7 @@ appends the first that may pass, and compare-and-set refuses the others.
 
 from __future__ import annotations
 
-from raftnode.core.effects import ProveDisk, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import ProveDisk, Refusal, VoterChangeCompleted
 from raftnode.core.elections import read_lease
 from raftnode.core.events import AddVoterRequested, RemoveVoterRequested
 from raftnode.core.membership.pending_change import PendingChange
@@ -22,7 +22,12 @@ from raftnode.core.types import ReplicaKey, Voter, VoterSet
 def handle_add(replica: Replica, event: AddVoterRequested) -> None:
     """Accept an AddVoter request, or refuse it (P29)."""
     change = PendingChange(
-        "add", event.voter, event.expected, event.deadline_ms, {event.request_id}, event.replaces
+        "add",
+        event.voter,
+        event.expected,
+        event.replaces,
+        deadline_ms=event.deadline_ms,
+        request_ids={event.request_id},
     )
     _take_in(replica, event.request_id, change)
 
@@ -30,7 +35,11 @@ def handle_add(replica: Replica, event: AddVoterRequested) -> None:
 def handle_remove(replica: Replica, event: RemoveVoterRequested) -> None:
     """Accept a RemoveVoter request, or refuse it (P30)."""
     change = PendingChange(
-        "remove", Voter(event.key), event.expected, event.deadline_ms, {event.request_id}
+        "remove",
+        Voter(event.key),
+        event.expected,
+        deadline_ms=event.deadline_ms,
+        request_ids={event.request_id},
     )
     _take_in(replica, event.request_id, change)
 
@@ -42,9 +51,8 @@ def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
         return
     for pending in role.changes:
         if pending.same_as(change):
-            pending.request_ids.add(request_id)
+            pending.join(request_id, change.deadline_ms)
             pending.replaces = pending.replaces or change.replaces
-            pending.deadline_ms = max(pending.deadline_ms, change.deadline_ms)
             return
     refusal = _refusal(replica, role, change)
     if refusal is not None:
@@ -90,7 +98,8 @@ def could_add(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
     progress = role.progress.get(key)
     if progress is None or progress.fenced or key in replica.log.voters:
         return False
-    change = PendingChange("add", Voter(key), replica.log.voter_record, replica.now_ms)
+    record = replica.log.voter_record
+    change = PendingChange("add", Voter(key), record, deadline_ms=replica.now_ms)
     if why_not(replica.log, change) is not None:
         return False
     within_ms = replica.config.fetch_timeout_ms
@@ -154,10 +163,7 @@ def abandon(replica: Replica, request_id: int) -> None:
         return
     role.confirmations = [c for c in role.confirmations if c.request_id != request_id]
     for change in list(role.changes):
-        if request_id not in change.request_ids:
-            continue  # nor a removal that this leader wants by itself (S23)
-        change.request_ids.discard(request_id)
-        if not change.request_ids and change.appended is None:
+        if change.leave(request_id):
             _forget(role, change)
 
 
@@ -176,13 +182,15 @@ def advance(replica: Replica, role: Leader) -> None:
         if change.appended is not None:
             continue
         if change.expected != replica.log.voter_record:
-            _drop(replica, role, change, Refusal.STALE_VOTER_RECORD, _stale(replica, change))
+            _forget(role, change)
+            replica.emit(*change.refused(Refusal.STALE_VOTER_RECORD, _stale(replica, change)))
         elif (ruled_out := _ruled_out(replica, change)) is not None:
             # The record that it was compared with was not committed then: the same change.
-            _drop(replica, role, change, *ruled_out)
+            _forget(role, change)
+            replica.emit(*change.refused(*ruled_out))
         elif replica.now_ms >= change.deadline_ms:
-            message = f"not started in time; it waited for: {change.waiting_for}"
-            _drop(replica, role, change, Refusal.WAITING, message)
+            _forget(role, change)
+            replica.emit(*change.timed_out())
         else:
             change.waiting_for = what_holds_back(replica, role, change) or ""
             if not change.waiting_for:
@@ -273,13 +281,12 @@ def append(replica: Replica, role: Leader, change: PendingChange) -> None:
 
 
 def _finish_committed(replica: Replica, role: Leader) -> None:
+    record, voters = replica.log.voter_record, replica.log.voters
     for change in list(role.changes):
         if change.appended is None or change.appended >= replica.high_watermark:
             continue
         role.changes.remove(change)
-        record = replica.log.voter_record
-        for request_id in sorted(change.request_ids):
-            replica.emit(VoterChangeCompleted(request_id, record, replica.log.voters))
+        replica.emit(*change.completed(lambda r: VoterChangeCompleted(r, record, voters)))
         _remove_replaced(replica, role, change)
     settled = replica.log.voter_record.offset < replica.high_watermark
     if not replica.is_voter and settled and leadership.epoch_committed(replica, role):
@@ -294,9 +301,8 @@ def _remove_replaced(replica: Replica, role: Leader, change: PendingChange) -> N
     if old is None or old == change.key or old not in replica.log.voters:
         return
     deadline = replica.now_ms + replica.config.fetch_timeout_ms * 5
-    role.changes.append(
-        PendingChange("remove", Voter(old), replica.log.voter_record, deadline, set())
-    )
+    record = replica.log.voter_record
+    role.changes.append(PendingChange("remove", Voter(old), record, deadline_ms=deadline))
 
 
 def _time_out_appended(replica: Replica, role: Leader) -> None:
@@ -304,15 +310,5 @@ def _time_out_appended(replica: Replica, role: Leader) -> None:
     for change in role.changes:
         if change.appended is None or replica.now_ms < change.deadline_ms:
             continue
-        for request_id in sorted(change.request_ids):
-            message = f"the record at offset {change.appended} is not committed yet"
-            replica.emit(Refused(request_id, Refusal.TIMED_OUT, message, "unknown"))
+        replica.emit(*change.timed_out())
         change.request_ids.clear()
-
-
-def _drop(
-    replica: Replica, role: Leader, change: PendingChange, refusal: Refusal, message: str
-) -> None:
-    _forget(role, change)
-    for request_id in sorted(change.request_ids):
-        replica.refuse(request_id, refusal, message)

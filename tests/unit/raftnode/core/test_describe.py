@@ -193,8 +193,8 @@ def test_of_several_changes_the_one_in_the_log_is_shown():
     role = replica.role
     assert isinstance(role, Leader)
     record = VoterRecordId(Offset(0), Epoch(5))
-    waiting = PendingChange("add", Voter(THREE), record, 0)
-    begun = PendingChange("remove", Voter(TWO), record, 0, appended=Offset(3))
+    waiting = PendingChange("add", Voter(THREE), record, deadline_ms=0)
+    begun = PendingChange("remove", Voter(TWO), record, deadline_ms=0, appended=Offset(3))
     for changes, shown in (([], None), ([waiting], waiting), ([waiting, begun], begun)):
         role.changes = changes
         described = describe(replica)

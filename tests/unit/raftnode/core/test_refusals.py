@@ -23,7 +23,8 @@ from raftnode.core.events import (
     Target,
 )
 from raftnode.core.membership import raft_version, voter_changes
-from raftnode.core.membership.pending_change import PendingChange, PendingTarget, PendingUpgrade
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget
+from raftnode.core.membership.pending_wait import PendingUpgrade
 from raftnode.core.roles import Confirmation
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, Offset, Voter, VoterRecordId, VoterSet
@@ -87,11 +88,15 @@ def test_who_waits_is_told_what_the_end_of_leadership_means_for_it():
     role.parked.clear()
     role.confirmations = [Confirmation(1, 99, for_read=True)]
     role.changes = [
-        PendingChange("remove", Voter(key_of("3")), record, 0, {3, 2}),
-        PendingChange("remove", Voter(key_of("2")), record, 0, {4}, appended=Offset(7)),
+        PendingChange("remove", Voter(key_of("3")), record, deadline_ms=0, request_ids={3, 2}),
+        PendingChange(
+            "remove", Voter(key_of("2")), record, deadline_ms=0, request_ids={4}, appended=Offset(7)
+        ),
     ]
-    role.upgrade = PendingUpgrade(2, 0, {5})
-    role.target = PendingTarget(VoterSet(), None, 0, {6}, appended=Offset(8))
+    role.upgrade = PendingUpgrade(2, deadline_ms=0, request_ids={5})
+    role.target = PendingTarget(
+        VoterSet(), None, deadline_ms=0, request_ids={6}, appended=Offset(8)
+    )
     replica.become_resigned()
 
     def unknown(request_id: int, offset: int) -> Refused:
@@ -550,7 +555,7 @@ def test_what_the_leader_wants_by_itself_gives_way_only_to_a_target_that_has_its
 
     def ruled_out(name: str) -> tuple[Refusal, str] | None:
         record = replica.log.voter_record
-        own = PendingChange("remove", Voter(key_of(name)), record, replica.now_ms)
+        own = PendingChange("remove", Voter(key_of(name)), record, deadline_ms=replica.now_ms)
         return voter_changes._ruled_out(replica, own)
 
     assert ruled_out("3") is None
@@ -632,6 +637,7 @@ def test_upgrade_is_given_up_with_the_last_that_waits_for_it_unless_it_is_in_the
     book.abandon("1", second)
     assert role.upgrade is not None
     role.upgrade.appended = None
+    role.upgrade.request_ids.add(second)
     book.abandon("1", second)
     assert role.upgrade is None
 

@@ -126,7 +126,7 @@ def test_a_quorum_is_described_with_its_lags_and_its_pending_change():
             "add",
             Voter(observer, None),
             VoterRecordId(Offset(1), Epoch(2)),
-            0,
+            deadline_ms=0,
             appended=Offset(8),
             waiting_for="commit",
         )

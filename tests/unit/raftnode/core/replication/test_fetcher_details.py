@@ -164,8 +164,8 @@ def test_observer_whose_fetch_fails_asks_somebody_else_soon():
 def test_change_of_voters_applied_to_a_set():
     one, two = (Voter(key_of(name)) for name in "12")
     record = VoterRecordId(Offset(0), Epoch(1))
-    added = PendingChange("add", two, record, 0)
-    removed = PendingChange("remove", two, record, 0)
+    added = PendingChange("add", two, record, deadline_ms=0)
+    removed = PendingChange("remove", two, record, deadline_ms=0)
     assert added.applied_to(VoterSet.of([one])) == VoterSet.of([one, two])
     assert removed.applied_to(VoterSet.of([one, two])) == VoterSet.of([one])
     assert added.applied_to(VoterSet.of([one, two])) == VoterSet.of([one, two])

@@ -8,7 +8,8 @@ from proofkit.playbook import Playbook, key_of
 from raftnode.core.effects import Refusal, Refused, SendRequest
 from raftnode.core.events import RequestFailed, ResponseReceived
 from raftnode.core.log_index import VoterSetAt
-from raftnode.core.membership.pending_change import PendingChange, PendingTarget, PendingUpgrade
+from raftnode.core.membership.pending_change import PendingChange, PendingTarget
+from raftnode.core.membership.pending_wait import PendingUpgrade
 from raftnode.core.messages import BeginQuorumEpochRequest, BeginQuorumEpochResponse, ErrorCode
 from raftnode.core.records import AddVoter, LeaderChange, RaftVersion
 from raftnode.core.replica import Replica
@@ -49,16 +50,18 @@ def test_a_leader_wakes_at_the_first_of_its_deadlines():
     assert wakes() == 0
     role.progress[key_of("9")] = Progress(begin_at_ms=lost - 2)
     assert wakes() == 0, "an observer is sent no Begin"
-    change = PendingChange("remove", Voter(key_of("3")), replica.log.voter_record, lost - 3)
+    change = PendingChange(
+        "remove", Voter(key_of("3")), replica.log.voter_record, deadline_ms=lost - 3
+    )
     role.changes.append(change)
     assert wakes() == 3
     change.appended = Offset(4)
     assert wakes() == 0, "nobody waits for it"
     change.request_ids.add(1)
     assert wakes() == 3
-    role.upgrade = PendingUpgrade(2, lost - 4)
+    role.upgrade = PendingUpgrade(2, deadline_ms=lost - 4)
     assert wakes() == 4
-    role.target = PendingTarget(VoterSet(), None, lost - 5)
+    role.target = PendingTarget(VoterSet(), None, deadline_ms=lost - 5)
     assert wakes() == 5
     parked.until_ms = lost - 6
     role.parked[key_of("2")] = parked

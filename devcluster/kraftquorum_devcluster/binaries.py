@@ -83,7 +83,9 @@ class _Build:
             f"building {self._wanted.title}; Ctrl-C is safe, the next run goes on from there"
         )
         self._check_space()
-        go = find_go(self._toolchain_dir) or install_go(self._toolchain_dir, self._progress)
+        go = find_go(self._toolchain_dir, self._wanted.go_version_min) or install_go(
+            self._toolchain_dir, self._progress
+        )
         module = self._write_module()
         env = self._environment()
         packages = self._download(go, module, env)

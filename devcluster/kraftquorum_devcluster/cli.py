@@ -20,7 +20,7 @@ from .paths import binaries_dir, default_state_dir
 from .realcluster import RealCluster
 from .realnode.addresses import NODES_MAX
 from .state import is_locked
-from .versions import BENCH_TOOLS, CHART_TOOLS, CONTROL_PLANE, LINT_TOOLS, NODE
+from .versions import BENCH_TOOLS, CERT_MANAGER, CHART_TOOLS, CONTROL_PLANE, LINT_TOOLS, NODE
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -147,12 +147,20 @@ def build(
     bench_tools: Annotated[
         bool, typer.Option("--bench-tools", help="etcd and its benchmark instead, to measure it.")
     ] = False,
+    cert_manager: Annotated[
+        bool, typer.Option("--cert-manager", help="cert-manager's controllers instead.")
+    ] = False,
     node: Annotated[
         NodeKind, typer.Option(help="With kubelet: the kubelet, its companions and CoreDNS too.")
     ] = NodeKind.PROCESS,
 ) -> None:
     """Build the programs of the control plane into the cache, if they are not there."""
-    choices = ((tools, CHART_TOOLS), (lint_tools, LINT_TOOLS), (bench_tools, BENCH_TOOLS))
+    choices = (
+        (tools, CHART_TOOLS),
+        (lint_tools, LINT_TOOLS),
+        (bench_tools, BENCH_TOOLS),
+        (cert_manager, CERT_MANAGER),
+    )
     wanted = next((programs for chosen, programs in choices if chosen), CONTROL_PLANE)
     typer.echo(str(ensure_binaries(wanted=wanted)))
     if node is NodeKind.KUBELET:

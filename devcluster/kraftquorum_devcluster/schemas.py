@@ -6,9 +6,7 @@ Prometheus operator from its CRDs, which its Go module carries and whose hash is
 """
 
 import json
-import os
 import ssl
-import subprocess
 import tempfile
 import urllib.request
 from collections.abc import Iterator
@@ -18,11 +16,9 @@ from typing import Any, cast
 import yaml
 
 from .cluster import DevCluster
-from .errors import DownloadError
-from .files import remove_tree
+from .gomodules import GoModule, downloaded_module
 from .paths import cache_root
 from .progress import BuildProgress, make_progress
-from .toolchain import find_go, install_go
 from .versions import KUBERNETES_VERSION
 
 Json = dict[str, Any]
@@ -187,32 +183,10 @@ def _get(cluster: DevCluster, path: str) -> Json:
 
 
 def _monitoring_crds(directory: Path, progress: BuildProgress) -> Iterator[str]:
-    toolchain = cache_root() / "devcluster" / "toolchain"
-    go = find_go(toolchain) or install_go(toolchain, progress)
-    modules = directory / "mod"
-    step = "download the CRDs of the Prometheus operator"
-    progress.step(step)
-    done = subprocess.run(
-        [str(go), "mod", "download", "-json", f"{_MONITORING_MODULE}@{_MONITORING_VERSION}"],
-        cwd=directory,
-        env={
-            **os.environ,
-            "GOFLAGS": "-modcacherw",
-            "GOMODCACHE": str(modules),
-            "GOPATH": str(directory / "path"),
-            "GOTOOLCHAIN": "local",
-            "GOWORK": "off",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise DownloadError(step, "\n".join((done.stderr + done.stdout).splitlines()[-5:]))
-    module: Json = json.loads(done.stdout)
-    if module["Sum"] != _MONITORING_SUM:
-        raise DownloadError(step, f"its hash is {module['Sum']}, not {_MONITORING_SUM}")
-    for kind in _MONITORING_KINDS:
-        file = Path(module["Dir"]) / _MONITORING_FOLDER / f"monitoring.coreos.com_{kind}.yaml"
-        yield file.read_text(encoding="utf-8")
-    remove_tree(modules)
+    module = GoModule(_MONITORING_MODULE, _MONITORING_VERSION, _MONITORING_SUM)
+    with downloaded_module(
+        module, directory, progress, "download the CRDs of the Prometheus operator"
+    ) as folder:
+        for kind in _MONITORING_KINDS:
+            file = folder / _MONITORING_FOLDER / f"monitoring.coreos.com_{kind}.yaml"
+            yield file.read_text(encoding="utf-8")

@@ -17,11 +17,17 @@ _STEP = "install Go"
 _WELL_KNOWN = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go")
 
 
-def find_go(toolchain_dir: Path) -> Path | None:
-    """A usable ``go``: on PATH, in a usual place, or installed by us before."""
+def find_go(toolchain_dir: Path, oldest: tuple[int, int] | None = None) -> Path | None:
+    """A usable ``go``: on PATH, in a usual place, or installed by us before.
+
+    Args:
+        toolchain_dir: Where `install_go` puts it.
+        oldest: Major and minor version that is needed; None: `GO_VERSION_MIN`.
+    """
+    needed = oldest or GO_VERSION_MIN
     candidates = [shutil.which("go"), *_WELL_KNOWN, str(_installed(toolchain_dir))]
     for candidate in candidates:
-        if candidate and (version := go_version(Path(candidate))) and version >= GO_VERSION_MIN:
+        if candidate and (version := go_version(Path(candidate))) and version >= needed:
             return Path(candidate)
     return None
 

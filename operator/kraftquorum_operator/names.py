@@ -78,6 +78,10 @@ ANNOTATION_RENEW = f"{GROUP}/renew-certificates"
 """On the resource: a new value asks for another CA, or for new certificates. On the Secrets: the
 value that was done last."""
 
+ANNOTATION_ISSUED = f"{GROUP}/cert-manager-pods"
+"""On the Secret with the CA: below which ordinal pods may have Certificates of cert-manager. It is
+raised before the operator applies them, and lowered once they and their Secrets are gone."""
+
 CONTAINER = "raftnode"
 CLAIM_TEMPLATE = "data"
 DATA_PATH = "/var/lib/raftnode"
@@ -132,6 +136,11 @@ def node_tls(quorum: str) -> str:
 def operator_tls(quorum: str) -> str:
     """Name of the Secret with the certificate that the operator presents to the nodes."""
     return f"{quorum}-operator-tls"
+
+
+def issued(quorum: str, name: str) -> str:
+    """Name of cert-manager's Certificate of a pod or of the operator, and of its Secret."""
+    return f"{quorum}-{name}-issued" if name == "operator" else f"{name}-issued"
 
 
 def access(quorum: str) -> str:

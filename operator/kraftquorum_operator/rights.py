@@ -111,6 +111,18 @@ METRICS: tuple[Right, ...] = (
 )
 """In the whole cluster, with `KRAFTQUORUM_METRICS_ACCESS=authenticated`."""
 
+CERT_MANAGER: tuple[Right, ...] = (
+    Right(
+        "cert-manager.io",
+        "certificates",
+        ("get", "create", "patch", "delete"),
+        "certificates of quorums whose tls.mode is CertManager, by name",
+    ),
+    Right("cert-manager.io", "issuers", ("get",), "say that the issuer is missing or not ready"),
+    Right("cert-manager.io", "clusterissuers", ("get",), "likewise; it belongs to no namespace"),
+)
+"""In every watched namespace, with the chart's `rbac.certManager`. The operator starts without."""
+
 LEASE: tuple[Right, ...] = (
     Right("coordination.k8s.io", "leases", ("create",), "be the active operator"),
     Right("coordination.k8s.io", "leases", ("get", "update"), "stay the active operator"),

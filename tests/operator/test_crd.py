@@ -59,6 +59,41 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
             r"spec\.tls\.secretName.*for tls\.mode Secret only",
         ),
         (
+            {"tls": {"mode": "CertManager"}},
+            r"spec\.tls\.issuerRef.*needs tls\.issuerRef",
+        ),
+        (
+            {"tls": {"mode": "Managed", "issuerRef": {"name": "ours"}}},
+            r"spec\.tls\.issuerRef.*for tls\.mode CertManager only",
+        ),
+        (
+            {"tls": {"mode": "CertManager", "issuerRef": {"name": "ours", "kind": "Isuer"}}},
+            r"spec\.tls\.issuerRef\.kind.*must be Issuer or ClusterIssuer",
+        ),
+        (
+            {"tls": {"mode": "CertManager", "issuerRef": {"name": ""}}},
+            r"spec\.tls\.issuerRef\.name.*should match",
+        ),
+        (
+            {"tls": {"mode": "CertManager", "issuerRef": {"kind": "Issuer"}}},
+            r"spec\.tls\.issuerRef\.name.*Required value",
+        ),
+        (
+            {
+                "tls": {
+                    "mode": "CertManager",
+                    "issuerRef": {"name": "ours"},
+                    "certificateLifetime": "24h",
+                    "renewBefore": "24h",
+                }
+            },
+            r"spec\.tls\.renewBefore.*less than tls\.certificateLifetime",
+        ),
+        (
+            {"tls": {"mode": "Managed", "renewBefore": "8h"}},
+            r"spec\.tls\.renewBefore.*for tls\.mode CertManager only",
+        ),
+        (
             {"tls": {"plaintext": "Accepted"}},
             r"spec\.tls\.plaintext.*needs TLS: set tls\.mode",
         ),

@@ -51,6 +51,9 @@ _RESOURCES = {
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
+    "Certificate": "/apis/cert-manager.io/v1/namespaces/{}/certificates",
+    "Issuer": "/apis/cert-manager.io/v1/namespaces/{}/issuers",
+    "ClusterIssuer": "/apis/cert-manager.io/v1/clusterissuers",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     names.KIND: f"/apis/{names.API_VERSION}/namespaces/{{}}/{names.PLURAL}",
 }

@@ -13,15 +13,17 @@ from kraftquorum_operator.errors import ConflictError
 from kraftquorum_operator.execute.formation import random_cluster_id
 from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
 from kraftquorum_operator.execute.tools import Tools
-from kraftquorum_operator.judge.certificates import wanted_leaf
+from kraftquorum_operator.judge.leaves import wanted_leaf
 from kraftquorum_operator.model.certificates import OPERATOR
 from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.model.pem import PemError, fingerprint, load_certificates, to_pem
+from kraftquorum_operator.observe.cert_manager import as_one_secret
 from kraftquorum_operator.observe.certificates import data_of
 from kraftquorum_operator.plan.actions import (
     ChangeAuthority,
     CreateAuthority,
     DeleteAuthority,
+    DeleteIssued,
     IssueCertificates,
 )
 from kraftquorum_operator.resources.secrets import (
@@ -37,10 +39,11 @@ CA = "ca.crt"
 async def create_authority(action: CreateAuthority, tools: Tools) -> str:
     """Create the CA; an existing one stays as it is."""
     cluster_id = action.cluster_id or random_cluster_id()
-    made = _new_authority(tools)
-    body = authority_secret(
-        tools.owner, cluster_id, {"ca.crt": made.certificate, "ca.key": made.key}
-    )
+    data: dict[str, bytes] = {}
+    if action.signs:
+        made = _new_authority(tools)
+        data = {"ca.crt": made.certificate, "ca.key": made.key}
+    body = authority_secret(tools.owner, cluster_id, data)
     try:
         await tools.kube.create(body)
     except ConflictError:
@@ -77,6 +80,8 @@ async def change_authority(action: ChangeAuthority, tools: Tools) -> str:
             data |= encoded({"next-ca.crt": made.certificate, "next-ca.key": made.key})
             rotation = asked.rotation if asked is not None else ""
             meta["annotations"] = {names.ANNOTATION_ROTATE_CA: rotation}
+        case "count":
+            meta["annotations"] = {names.ANNOTATION_ISSUED: str(action.pods)}
         case "promote":
             live = await _read(tools, name)
             data |= encoded({"ca.crt": live["next-ca.crt"], "ca.key": live["next-ca.key"]})
@@ -99,14 +104,14 @@ async def issue_certificates(action: IssueCertificates, tools: Tools) -> str:
     Raises:
         ConflictError: another client changed a Secret that they are made from meanwhile.
     """
-    owner, spec = tools.owner, tools.spec
-    source = spec.tls.secret_name if spec.tls.mode == "Secret" else names.authority(owner.name)
-    places = [source or "", names.node_tls(owner.name), names.operator_tls(owner.name)]
+    owner = tools.owner
+    given, version = await _read_source(tools)
+    places = [names.node_tls(owner.name), names.operator_tls(owner.name)]
     bodies = [await tools.kube.get("Secret", owner.namespace, place) for place in places]
-    versions = tuple(body["metadata"]["resourceVersion"] if body else "" for body in bodies)
+    versions = (version, *(body["metadata"]["resourceVersion"] if body else "" for body in bodies))
     if versions != action.versions:
         raise ConflictError(409, "Conflict", "a Secret with certificates has changed meanwhile")
-    given, nodes, operator = (data_of(body) if body is not None else {} for body in bodies)
+    nodes, operator = (data_of(body) if body is not None else {} for body in bodies)
     bundle = _bundle(action, [given, nodes, operator])
     pairs = _pairs(action, tools, given)
     node_data: dict[str, bytes | None] = {CA: bundle}
@@ -124,9 +129,28 @@ async def issue_certificates(action: IssueCertificates, tools: Tools) -> str:
         operator_data |= {"tls.crt": own.certificate, "tls.key": own.key}
     # The operator and the clients trust a CA before a node presents a certificate of it.
     await tools.kube.apply(client_ca(owner, bundle))
-    await _write(tools, places[2], bodies[2], operator_data)
-    await _write(tools, places[1], bodies[1], node_data)
+    await _write(tools, places[1], bodies[1], operator_data)
+    await _write(tools, places[0], bodies[0], node_data)
     return action.reason
+
+
+async def _read_source(tools: Tools) -> tuple[dict[str, bytes], str]:
+    """What the certificates are made from, or copied from, and its version."""
+    owner, tls = tools.owner, tools.spec.tls
+    if tls.mode == "CertManager":
+        facts = tools.observation.certificates
+        cert_manager = facts.cert_manager if facts is not None else None
+        issued = cert_manager.issued if cert_manager is not None else ()
+        secrets: dict[str, Body] = {}
+        for part in issued:
+            if part.written and not part.foreign:
+                place = names.issued(owner.name, part.name)
+                secret = await tools.kube.get("Secret", owner.namespace, place)
+                secrets |= {part.name: secret} if secret is not None else {}
+        return as_one_secret(secrets)
+    place = tls.secret_name if tls.mode == "Secret" else names.authority(owner.name)
+    body = await tools.kube.get("Secret", owner.namespace, place or "")
+    return (data_of(body), str(body["metadata"]["resourceVersion"])) if body else ({}, "")
 
 
 def _bundle(action: IssueCertificates, stores: list[dict[str, bytes]]) -> bytes:
@@ -144,9 +168,9 @@ def _bundle(action: IssueCertificates, stores: list[dict[str, bytes]]) -> bytes:
 
 
 def _pairs(action: IssueCertificates, tools: Tools, given: Mapping[str, bytes]) -> dict[str, Pair]:
-    """The new certificates: copied from a person's Secret, or signed by the CA."""
+    """The new certificates: copied from those that are given, or signed by the CA."""
     spec, observation = tools.spec, tools.observation
-    if spec.tls.mode == "Secret":
+    if spec.tls.mode in {"Secret", "CertManager"}:
         stems = {name: name if f"{name}.crt" in given else "tls" for name in action.names}
         return {
             name: Pair(given[f"{stem}.crt"], given[f"{stem}.key"]) for name, stem in stems.items()
@@ -183,6 +207,17 @@ async def _write(
     }
     uid = cast("str", live["metadata"]["uid"])
     await tools.kube.patch("Secret", tools.owner.namespace, name, uid=uid, change=change)
+
+
+async def delete_issued(action: DeleteIssued, tools: Tools) -> str:
+    """Delete a Certificate of cert-manager, or its Secret, if it is the one that was observed."""
+    kind, name = action.ref
+    tools.failpoints.before_delete()
+    try:
+        await tools.kube.delete(kind, tools.owner.namespace, name, uid=action.uid)
+    except ConflictError:
+        return f"{action.ref} was recreated meanwhile and is kept"
+    return str(action.ref)
 
 
 async def delete_authority(action: DeleteAuthority, tools: Tools) -> str:

@@ -49,6 +49,8 @@ async def run(action: Action, tools: Tools) -> str:
             return await certificates.change_authority(action, tools)
         case actions.IssueCertificates():
             return await certificates.issue_certificates(action, tools)
+        case actions.DeleteIssued():
+            return await certificates.delete_issued(action, tools)
         case actions.DeleteAuthority():
             return await certificates.delete_authority(action, tools)
         case actions.CreateLatch():

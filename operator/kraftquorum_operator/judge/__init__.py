@@ -3,7 +3,8 @@
 - `trust`: which voters count in a majority;
 - `copies`: volumes that were restored from a copy; `disks`: corruption and little space;
 - `given_up`: volumes that the operator has given up; `log_size`: logs that outgrow their volumes;
-- `certificates`: whether certificates are valid, and when they expire;
+- `certificates`: whether certificates are valid, and when they expire; `leaves`: what each must
+  have; `cert_manager`: what cert-manager issues, and why it does not;
 - `access`: whether the access file can be made, and which nodes have it in force.
 
 A disk that is lost needs no judgement: another directory id answers, or the claim is gone

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 
 from kraftquorum_operator import names
-from kraftquorum_operator.model.certificates import OPERATOR, KeyStore, Leaf
+from kraftquorum_operator.judge.cert_manager import issuing_faults, why_not_issuing
+from kraftquorum_operator.judge.leaves import (
+    known_cluster_id,
+    leaf_faults,
+    moment,
+    name_faults,
+    needed_pods,
+)
+from kraftquorum_operator.model.certificates import OPERATOR, Certificates, KeyStore
 from kraftquorum_operator.model.observation import Observation, Pod
 from kraftquorum_operator.model.spec import QuorumSpec
 
 Check = Callable[[frozenset[str], str], bool]
 """Asked of each listener: the CAs that it trusts, and the certificate that it presents."""
 
-LOOPBACK = frozenset({"127.0.0.1", "::1"})
 _NODE = re.compile(rf"{re.escape(names.SPIFFE)}/([A-Za-z0-9][A-Za-z0-9_-]{{0,63}})/node/(\d+)")
 
 
@@ -57,16 +62,6 @@ def _reports(observation: Observation, pod: Pod, holds: Check) -> bool:
     return bool(listeners) and all(holds(part.trusted, part.fingerprint) for part in listeners)
 
 
-def known_cluster_id(observation: Observation) -> str | None:
-    """The quorum's cluster id, by its leader, the latch or all nodes that have one."""
-    if observation.quorum is not None:
-        return observation.quorum.cluster_id
-    if observation.latch is not None:
-        return observation.latch.cluster_id
-    reported = {node.cluster_id for node in observation.nodes if node.cluster_id is not None}
-    return reported.pop() if len(reported) == 1 else None
-
-
 def store_cluster_id(store: KeyStore | None) -> str | None:
     """The cluster id in the certificates of a store; None: they have none, or several."""
     identities = {
@@ -90,32 +85,19 @@ def reserved_cluster_id(spec: QuorumSpec, observation: Observation) -> str | Non
     return authority.cluster_id if authority is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class WantedLeaf:
-    """What the certificate of a pod must have."""
-
-    uris: frozenset[str]
-    hosts: frozenset[str]
-
-
-def wanted_leaf(observation: Observation, cluster_id: str, name: str) -> WantedLeaf:
-    """What the certificate of a pod, or of the operator, must have."""
-    if name == OPERATOR:
-        return WantedLeaf(frozenset({names.operator_identity(cluster_id)}), frozenset())
-    ordinal = names.ordinal_of(name, observation.name) or 0
-    hosts = names.hosts(observation.namespace, observation.name, ordinal)
-    return WantedLeaf(
-        frozenset({names.node_identity(cluster_id, ordinal)}), LOOPBACK | frozenset(hosts)
-    )
+def is_issued(spec: QuorumSpec, observation: Observation) -> bool:
+    """Whether every pod finds its certificate in the Secret that it mounts."""
+    facts = observation.certificates
+    store = facts.nodes if facts is not None else None
+    if facts is None or store is None or facts.operator is None:
+        return False
+    pods = needed_pods(spec, observation)
+    return bool(store.authorities) and all(store.leaf(pod) is not None for pod in pods)
 
 
-def needed_pods(spec: QuorumSpec, observation: Observation) -> tuple[str, ...]:
-    """The pods that there are or are to be, by ordinal."""
-    replicas = observation.statefulset.replicas if observation.statefulset is not None else 0
-    claims = () if replicas else (c.ordinal + 1 for c in observation.claims if not c.foreign_owner)
-    pods = (pod.ordinal + 1 for pod in observation.pods)
-    count = min(names.NODES_MAX, max(spec.voters, replicas, *claims, *pods))
-    return tuple(names.pod(observation.name, ordinal) for ordinal in range(count))
+def _has_expired(facts: Certificates) -> bool:
+    leaves = facts.nodes.leaves if facts.nodes is not None else ()
+    return any(leaf.not_after_s <= facts.now_s for _, leaf in leaves)
 
 
 def certificate_faults(spec: QuorumSpec, observation: Observation) -> tuple[str, ...]:
@@ -125,6 +107,10 @@ def certificate_faults(spec: QuorumSpec, observation: Observation) -> tuple[str,
         return ()
     if facts.unreadable:
         return (f"the Secrets with the certificates cannot be read: {facts.unreadable}",)
+    if spec.tls.mode == "CertManager":
+        # What the pods mount was checked before; only what they lack depends on cert-manager.
+        usable = is_issued(spec, observation) and not _has_expired(facts)
+        return () if usable else tuple(text for _, text in issuing_faults(spec, observation))
     if spec.tls.mode != "Secret":
         return ()
     where = f"Secret {spec.tls.secret_name}"
@@ -146,40 +132,16 @@ def _source_faults(spec: QuorumSpec, observation: Observation, source: KeyStore)
             f"its certificates name no cluster id, or several; each needs a URI such as {identity}"
         )
         return
-    domain = names.domain(observation.namespace, observation.name)
     for name in needed_pods(spec, observation):
         leaf = source.leaf(name)
         if leaf is None:
             yield f"it has neither {name}.crt nor tls.crt"
             return
-        (identity,) = wanted_leaf(observation, cluster_id, name).uris
-        if identity not in leaf.uris:
-            yield f"the certificate of {name} lacks the URI {identity}"
-        if not _covers(leaf.hosts, f"{name}.{domain}"):
-            yield f"the certificate of {name} lacks the DNS name {name}.{domain}"
-        yield from _leaf_faults(f"the certificate of {name}", leaf, now_s)
+        yield from name_faults(observation, cluster_id, name, leaf)
+        yield from leaf_faults(f"the certificate of {name}", leaf, now_s)
     operator = source.leaf(OPERATOR)
     if operator is not None:
-        yield from _leaf_faults("operator.crt", operator, now_s)
-
-
-def _leaf_faults(what: str, leaf: Leaf, now_s: int) -> Iterator[str]:
-    if not leaf.issuer:
-        yield f"{what} is signed by no CA of ca.crt"
-    if leaf.not_after_s <= now_s:
-        yield f"{what} expired at {moment(leaf.not_after_s)}"
-    if leaf.not_before_s > now_s:
-        yield f"{what} is not valid before {moment(leaf.not_before_s)}"
-
-
-def _covers(hosts: Iterable[str], host: str) -> bool:
-    """Whether one of the names is a host's, or has a wildcard for its first label."""
-    return not {host, f"*.{host.partition('.')[2]}"}.isdisjoint(hosts)
-
-
-def moment(seconds: int) -> str:
-    """A time as messages have it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        yield from leaf_faults("operator.crt", operator, now_s)
 
 
 def expiries(observation: Observation) -> dict[str, int]:
@@ -205,8 +167,12 @@ def why_failing(spec: QuorumSpec, observation: Observation) -> tuple[str, str] |
     if facts is None:
         return None
     faults = certificate_faults(spec, observation)
+    if facts.unreadable and faults:
+        return "Unreadable", "; ".join(faults)
+    if why := why_not_issuing(spec, observation):
+        return why
     if faults:
-        return ("Unreadable" if facts.unreadable else "InvalidSecret"), "; ".join(faults)
+        return "InvalidSecret", "; ".join(faults)
     expiring = list(_expiring(observation, facts.now_s))
     return ("Expiring", "; ".join(expiring)) if expiring else None
 

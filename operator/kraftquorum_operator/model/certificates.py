@@ -86,6 +86,7 @@ class AuthoritySecret:
         signing: the CA that signs; None: it has none that can be used.
         prepared: the CA that signs once all nodes trust it.
         rotation: the last rotation that a person asked for.
+        issued_pods: below which ordinal pods may have Certificates of cert-manager; 0: none has.
     """
 
     uid: str
@@ -95,11 +96,63 @@ class AuthoritySecret:
     signing: Authority | None = None
     prepared: Authority | None = None
     rotation: str = ""
+    issued_pods: int = 0
 
     @property
     def authorities(self) -> tuple[Authority, ...]:
         """The CAs that nodes are to trust, by what this Secret has."""
         return tuple(part for part in (self.signing, self.prepared) if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedCertificate:
+    """A Certificate of cert-manager, and the Secret that cert-manager writes for it.
+
+    Attributes:
+        name: of the pod, or `OPERATOR`.
+        applied: whether there is the Certificate.
+        ready: whether cert-manager reports it as ready.
+        since_s: since when it is ready or not.
+        message: why it is not ready, as cert-manager says it; empty: it says nothing.
+        written: whether there is the Secret.
+        foreign: whether another program wrote the Secret.
+        faults: why what the Secret holds cannot be used, a sentence each.
+    """
+
+    name: str
+    applied: bool = False
+    ready: bool = False
+    since_s: int = 0
+    message: str = ""
+    written: bool = False
+    foreign: bool = False
+    faults: tuple[str, ...] = ()
+
+    @property
+    def gone(self) -> bool:
+        """Whether there is neither the Certificate nor its Secret."""
+        return not self.applied and (not self.written or self.foreign)
+
+
+@dataclass(frozen=True, slots=True)
+class CertManager:
+    """What cert-manager has of a quorum.
+
+    Attributes:
+        issued: for the operator, and for each pod that may have a Certificate.
+        unavailable: a reason and a sentence, if Certificates cannot be read.
+        installed: whether the API server knows Certificates.
+        issuer: why the issuer cannot sign; empty: it can, or that is not known.
+    """
+
+    issued: tuple[IssuedCertificate, ...] = ()
+    unavailable: tuple[str, str] | None = None
+    installed: bool = True
+    issuer: str = ""
+
+    def of(self, name: str) -> IssuedCertificate | None:
+        """That of a pod, or of the operator."""
+        return next((part for part in self.issued if part.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +165,10 @@ class Certificates:
         nodes: `<quorum>-node-tls`, which the pods mount.
         operator: `<quorum>-operator-tls`.
         clients: `<quorum>-client-ca`.
-        source: the Secret of `spec.tls.secretName`, in mode `Secret`.
+        source: the Secret of `spec.tls.secretName`, in mode `Secret`; in mode `CertManager` the
+            Secrets of cert-manager, as one.
+        cert_manager: what cert-manager has; None: neither the mode nor an earlier one is
+            `CertManager`.
         unreadable: why they cannot be read; then the parts are missing.
         renewal: the renewal of all certificates that a person asked for last.
         rotation: the rotation of the CA that a person asked for last.
@@ -124,6 +180,7 @@ class Certificates:
     operator: KeyStore | None = None
     clients: KeyStore | None = None
     source: KeyStore | None = None
+    cert_manager: CertManager | None = None
     unreadable: str = ""
     renewal: str = ""
     rotation: str = ""

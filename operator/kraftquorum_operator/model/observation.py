@@ -470,6 +470,18 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftIssued:
+    """Certificates of cert-manager of a resource that is being deleted, or their Secrets."""
+
+    authority_uid: str
+    authority_version: str
+    """Of the Secret that counts them."""
+    objects: tuple[tuple[ObjectRef, str], ...] = ()
+    """With the UID of each. Secrets only once no Certificate is left: cert-manager would write them
+    again."""
+
+
+@dataclass(frozen=True, slots=True)
 class PendingDeletion:
     """A resource that is being deleted, and what the operator may delete of it."""
 
@@ -483,6 +495,8 @@ class PendingDeletion:
     """Whether there is a ConfigMap with the latch's name, with any content."""
     authority_uid: str | None = None
     """UID of the Secret with the resource's CA; None: there is none."""
+    issued: LeftIssued | None = None
+    """What cert-manager has of it; None: nothing, or the operator may not look."""
 
 
 def majority(voters: int) -> int:

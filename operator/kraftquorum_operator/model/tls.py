@@ -16,6 +16,33 @@ NAME = r"^([a-z0-9][-a-z0-9.]*)?[a-z0-9]$"
 LIFETIME = r"^[0-9]{1,5}h$"
 
 _LEAF, _CA = "self.certificateLifetime", "self.caLifetime"
+_BEFORE = "self.renewBefore"
+
+CERT_MANAGER_GROUP = "cert-manager.io"
+
+
+class IssuerReference(SpecModel):
+    """An issuer of cert-manager."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            {
+                "rule": f"self.group != '{CERT_MANAGER_GROUP}' || "
+                "self.kind in ['Issuer', 'ClusterIssuer']",
+                "fieldPath": ".kind",
+                "message": "tls.issuerRef.kind must be Issuer or ClusterIssuer; for an issuer of "
+                "another project, set tls.issuerRef.group, too",
+            },
+        )
+    )
+
+    name: Annotated[str, Field(max_length=253, pattern=NAME)]
+    """Its name."""
+    kind: Annotated[str, Field(max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")] = "Issuer"
+    """`Issuer`: of the quorum's namespace. `ClusterIssuer`: of the whole cluster. With another
+    `group`: a kind of that group."""
+    group: Annotated[str, Field(max_length=253, pattern=NAME)] = CERT_MANAGER_GROUP
+    """Its API group: another one than `cert-manager.io` for an issuer of another project."""
 
 
 class QuorumTls(SpecModel):
@@ -39,10 +66,35 @@ class QuorumTls(SpecModel):
                 "the name",
             },
             {
+                "rule": "self.mode != 'CertManager' || has(self.issuerRef)",
+                "fieldPath": ".issuerRef",
+                "message": "tls.mode CertManager needs tls.issuerRef: the issuer of cert-manager "
+                "that signs the certificates",
+            },
+            {
+                "rule": "self.mode == 'CertManager' || !has(self.issuerRef)",
+                "fieldPath": ".issuerRef",
+                "message": "tls.issuerRef is for tls.mode CertManager only: set that mode, or "
+                "remove the reference",
+            },
+            {
+                "rule": f"self.mode == 'CertManager' || !has({_BEFORE})",
+                "fieldPath": ".renewBefore",
+                "message": "tls.renewBefore is for tls.mode CertManager only: set that mode, or "
+                "remove it",
+            },
+            {
+                "rule": f"!has({_BEFORE}) || (duration({_BEFORE}) >= duration('1h') && "
+                f"duration({_BEFORE}) < duration({_LEAF}))",
+                "fieldPath": ".renewBefore",
+                "message": "tls.renewBefore must be at least 1h and less than "
+                "tls.certificateLifetime",
+            },
+            {
                 "rule": "self.mode != 'Disabled' || self.plaintext == 'Refused'",
                 "fieldPath": ".plaintext",
-                "message": "tls.plaintext Accepted needs TLS: set tls.mode to Managed or Secret, "
-                "or remove tls.plaintext",
+                "message": "tls.plaintext Accepted needs TLS: set tls.mode to Managed, Secret or "
+                "CertManager, or remove tls.plaintext",
             },
             {
                 "rule": f"duration({_LEAF}) >= duration('1h')",
@@ -51,7 +103,8 @@ class QuorumTls(SpecModel):
                 "certificate after two thirds of it",
             },
             {
-                "rule": f"duration({_CA}).getHours() >= 3 * duration({_LEAF}).getHours()",
+                "rule": "self.mode == 'CertManager' || "
+                f"duration({_CA}).getHours() >= 3 * duration({_LEAF}).getHours()",
                 "fieldPath": ".caLifetime",
                 "message": "tls.caLifetime must be at least three times tls.certificateLifetime: "
                 "no certificate may outlive its CA",
@@ -59,9 +112,10 @@ class QuorumTls(SpecModel):
         )
     )
 
-    mode: Literal["Disabled", "Managed", "Secret"] = "Disabled"
+    mode: Literal["Disabled", "Managed", "Secret", "CertManager"] = "Disabled"
     """`Disabled`: plain connections. `Managed`: the operator has a CA for the quorum, and issues
-    and renews the certificates. `Secret`: you provide them in `secretName`."""
+    and renews the certificates. `Secret`: you provide them in `secretName`. `CertManager`:
+    cert-manager issues and renews them by the issuer of `issuerRef`."""
     plaintext: Literal["Refused", "Accepted"] = "Refused"
     """Whether nodes accept plain connections beside TLS. `Accepted` is for the time until all
     clients use TLS: nodes then speak TLS with each other and with clients that begin it."""
@@ -69,9 +123,15 @@ class QuorumTls(SpecModel):
     """For mode `Secret`: a Secret of the quorum's namespace. `ca.crt`: the CAs. `tls.crt` and
     `tls.key`: a certificate for all pods; or `<pod>.crt` and `<pod>.key` for each. Optional:
     `operator.crt` and `operator.key`, which the operator presents to nodes."""
+    issuer_ref: IssuerReference | None = None
+    """For mode `CertManager`: the issuer that signs the certificates. It must keep URI names, and
+    say its CA (`ca.crt`), as the issuers `CA` and `Vault` of cert-manager do."""
     certificate_lifetime: Annotated[str, Field(max_length=6, pattern=LIFETIME)] = "168h"
-    """For mode `Managed`: the lifetime of a node's certificate, in hours, such as `168h`. The
-    operator renews it after two thirds. At least `1h`."""
+    """For the modes `Managed` and `CertManager`: the lifetime of a node's certificate, in hours,
+    such as `168h`. The operator renews it after two thirds. At least `1h`."""
+    renew_before: Annotated[str, Field(max_length=6, pattern=LIFETIME)] | None = None
+    """For mode `CertManager`: how long before its end cert-manager renews a certificate, in hours;
+    unset: a third of its lifetime. At least `1h`, and less than `certificateLifetime`."""
     ca_lifetime: Annotated[str, Field(max_length=6, pattern=LIFETIME)] = "8760h"
     """For mode `Managed`: the lifetime of the CA, in hours. The operator replaces it after two
     thirds, with overlap. At least three times `certificateLifetime`."""

@@ -205,7 +205,14 @@ def _read_authority(body: Body) -> AuthoritySecret:
         signing=_read_ca(data, SIGNING),
         prepared=_read_ca(data, PREPARED),
         rotation=_annotations(body).get(names.ANNOTATION_ROTATE_CA, ""),
+        issued_pods=issued_pods(body),
     )
+
+
+def issued_pods(body: Body) -> int:
+    """Below which ordinal pods may have Certificates of cert-manager, by the Secret with the CA."""
+    text = _annotations(body).get(names.ANNOTATION_ISSUED, "")
+    return min(int(text), names.NODES_MAX) if text.isdecimal() else 0
 
 
 def _read_ca(data: Mapping[str, bytes], stem: str) -> Authority | None:

@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
+from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
-from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.model.observation import PendingDeletion
-from kraftquorum_operator.observe.certificates import authority_uid
+from kraftquorum_operator.errors import NotFoundError, RefusedError
+from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
+from kraftquorum_operator.model.observation import LeftIssued, PendingDeletion
+from kraftquorum_operator.observe.cert_manager import issued_names
+from kraftquorum_operator.observe.certificates import authority_uid, issued_pods
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.observe.objects import get_objects
@@ -44,6 +47,67 @@ def deletes_claims(resource: Body) -> bool:
     return isinstance(deletion, dict) and cast("Body", deletion).get("claims") == "Delete"
 
 
+def reports_tls(resource: Body) -> bool:
+    """Whether the last status says that the quorum has TLS."""
+    status: object = resource.get("status")
+    return isinstance(status, dict) and bool(cast("Body", status).get("tls"))
+
+
+def needs_finalizer(resource: Body) -> bool:
+    """Whether owner references do not delete all that is to go with a resource.
+
+    cert-manager makes no owner of the Secrets that it writes.
+    """
+    return deletes_claims(resource) or _asks_for_cert_manager(resource)
+
+
+def _asks_for_cert_manager(resource: Body) -> bool:
+    spec: object = resource.get("spec")
+    tls = cast("Body", spec).get("tls") if isinstance(spec, dict) else None
+    return isinstance(tls, dict) and cast("Body", tls).get("mode") == "CertManager"
+
+
+async def _read_left(kube: KubeClient, owner: Owner) -> LeftIssued | None:
+    """What cert-manager has of the quorum: its Certificates or, without any, their Secrets.
+
+    Raises:
+        KubeUnavailableError: the API server did not answer. What it refuses does not delay the
+            deletion.
+    """
+    try:
+        authority = await kube.get("Secret", owner.namespace, names.authority(owner.name))
+        pods = issued_pods(authority) if authority is not None else 0
+        if authority is None or not pods:
+            return None
+        for kind in ("Certificate", "Secret"):
+            refs = [
+                ObjectRef(kind, names.issued(owner.name, name))
+                for name in issued_names(owner.name, pods)
+            ]
+            bodies = [await _get_left(kube, owner, ref) for ref in refs]
+            left = tuple(
+                (ref, str(body["metadata"]["uid"]))
+                for ref, body in zip(refs, bodies, strict=True)
+                if body is not None and belongs_to(owner, body) is not False
+            )
+            if left:
+                return LeftIssued(authority["metadata"]["uid"], _version(authority), left)
+        return LeftIssued(authority["metadata"]["uid"], _version(authority))
+    except RefusedError:
+        return None
+
+
+def _version(body: Body) -> str:
+    return str(body["metadata"]["resourceVersion"])
+
+
+async def _get_left(kube: KubeClient, owner: Owner, ref: ObjectRef) -> Body | None:
+    try:
+        return await kube.get(ref.kind, owner.namespace, ref.name)
+    except (RefusedError, NotFoundError):
+        return None
+
+
 async def read_deletion(kube: KubeClient, owner: Owner, resource: Body) -> ObservedDeletion:
     """Read what a deletion may delete; nothing if it keeps all objects.
 
@@ -63,6 +127,9 @@ async def read_deletion(kube: KubeClient, owner: Owner, resource: Body) -> Obser
         claims=read_claims(owner.name, claims),
         latched=latch is not None,
         authority_uid=await authority_uid(kube, owner) if delete_claims else None,
+        issued=await _read_left(kube, owner)
+        if _asks_for_cert_manager(resource) or reports_tls(resource)
+        else None,
     )
     return ObservedDeletion(owner, resource, deletion)
 

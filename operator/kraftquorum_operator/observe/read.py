@@ -20,8 +20,14 @@ from kraftquorum_operator.model.observation import Observation, Pod, StatefulSet
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
 from kraftquorum_operator.observe.access import read_access
+from kraftquorum_operator.observe.cert_manager import read_issued
 from kraftquorum_operator.observe.certificates import read_certificates
-from kraftquorum_operator.observe.deletion import ObservedDeletion, is_being_deleted, read_deletion
+from kraftquorum_operator.observe.deletion import (
+    ObservedDeletion,
+    is_being_deleted,
+    read_deletion,
+    reports_tls,
+)
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.kube import (
     now_utc,
@@ -106,13 +112,15 @@ async def observe(
     events = await _events(kube, namespace, name, wants_events(statefulset, pods, claims))
     spec = QuorumSpec.model_validate(resource["spec"])
     spec = spec if spec.image else spec.model_copy(update={"image": node_image})
-    certificates, access = await _certificates(kube, owner, resource, spec, (statefulset, pods))
+    certificates, access, issued = await _certificates(
+        kube, owner, resource, spec, (statefulset, pods)
+    )
     permissions = await read_access(kube, owner, spec.access, pods)
     secure_nodes(nodes, owner, pods, access, permissions.operator_token)
     infos = await ask_nodes(nodes, pods, names.domain(namespace, name))
     leader = await ask_leader(nodes, pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
-    live = tuple(body for body in (*others, *permissions.bodies) if body is not None)
+    live = tuple(body for body in (*others, *permissions.bodies, *issued) if body is not None)
     foreign = foreign_objects(owner, live)
     budget = ObjectRef("PodDisruptionBudget", name)
     status = cast("dict[str, Any]", resource.get("status") or {})
@@ -155,13 +163,22 @@ async def _certificates(
     resource: Body,
     spec: QuorumSpec,
     running: tuple[StatefulSet | None, Sequence[Pod]],
-) -> tuple[Certificates | None, NodeAccess | None]:
-    """The Secrets of a quorum; none is read if neither the resource nor a pod has TLS."""
+) -> tuple[Certificates | None, NodeAccess | None, tuple[Body, ...]]:
+    """The Secrets of a quorum, and the objects of cert-manager for it.
+
+    None is read if neither the resource nor a pod has TLS, nor had it at the last status: until
+    then Certificates of cert-manager may be left over.
+    """
     statefulset, pods = running
     live = highest([*(pod.tls for pod in pods), *([statefulset.tls] if statefulset else [])])
-    if spec.tls.mode == "Disabled" and live == "disabled":
-        return None, None
-    return await read_certificates(kube, owner, resource, spec.tls.secret_name)
+    if spec.tls.mode == "Disabled" and live == "disabled" and not reports_tls(resource):
+        return None, None, ()
+    facts, access = await read_certificates(kube, owner, resource, spec.tls.secret_name)
+    issued = await read_issued(kube, owner, spec.tls, facts)
+    if issued.facts is not None:
+        source = issued.source if spec.tls.mode == "CertManager" else facts.source
+        facts = replace(facts, cert_manager=issued.facts, source=source)
+    return facts, access, issued.bodies
 
 
 def secure_nodes(

@@ -58,9 +58,11 @@ class CreateAuthority:
 
     cluster_id: str | None
     """In the certificates that it signs; None: a random one."""
+    signs: bool = True
+    """Whether it gets a CA; without one it says only which cluster id certificates have."""
 
 
-AuthorityChange = Literal["identify", "prepare", "promote", "renew"]
+AuthorityChange = Literal["identify", "prepare", "promote", "renew", "count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class ChangeAuthority:
 
     `identify`: the certificates are to have another cluster id. `prepare`: make the next CA.
     `promote`: sign with the CA that was prepared. `renew`: replace a CA that cannot be used.
+    `count`: record how many pods may have Certificates of cert-manager.
     """
 
     change: AuthorityChange
@@ -76,6 +79,8 @@ class ChangeAuthority:
     version: str
     cluster_id: str | None = None
     """For `identify`; None: a random one."""
+    pods: int = 0
+    """For `count`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,14 @@ class IssueCertificates:
     cluster_id: str
     versions: tuple[str, ...]
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteIssued:
+    """Delete a Certificate of cert-manager, or its Secret, by its UID."""
+
+    ref: ObjectRef
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +256,7 @@ Action = (
     | CreateAuthority
     | ChangeAuthority
     | IssueCertificates
+    | DeleteIssued
     | DeleteAuthority
     | CreateLatch
     | AdoptQuorum
@@ -334,8 +348,12 @@ def describe(action: Action) -> str:
             return f"AdoptQuorum {cluster_id}"
         case ApplyObjects(objects):
             return f"ApplyObjects {', '.join(map(str, objects))}"
+        case ChangeAuthority("count", pods=pods):
+            return f"ChangeAuthority count {pods}"
         case ChangeAuthority(change):
             return f"ChangeAuthority {change}"
+        case DeleteIssued(ref):
+            return f"DeleteIssued {ref}"
         case IssueCertificates(reason=reason):
             return f"IssueCertificates ({reason})"
         case (

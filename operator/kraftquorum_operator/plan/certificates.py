@@ -7,7 +7,8 @@ No step is remembered. Each follows from the Secrets and from what the nodes pre
 3. The certificates of nodes and operator are issued by it.
 4. Once every node presents its new certificate, the old CA is not trusted any more.
 
-Certificates that a person provides move by steps 1, 3 and 4, whichever of them the person changes.
+Certificates that a person or cert-manager provides move by steps 1, 3 and 4, whichever of them
+changes.
 What must not live here: a key, or a request.
 """
 
@@ -16,15 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.cert_manager import cannot_look, usable_source
 from kraftquorum_operator.judge.certificates import (
     certificate_faults,
-    known_cluster_id,
-    needed_pods,
     not_presenting,
     not_trusting,
     store_cluster_id,
-    wanted_leaf,
 )
+from kraftquorum_operator.judge.leaves import known_cluster_id, needed_pods, wanted_leaf
 from kraftquorum_operator.model.certificates import (
     OPERATOR,
     AuthoritySecret,
@@ -44,10 +44,15 @@ from kraftquorum_operator.plan.case import Case
 def certificates(case: Case) -> Action | None:
     """The next step; None: the certificates are as they should be, or a step has to wait."""
     facts, mode = case.observation.certificates, case.spec.tls.mode
-    if facts is None or facts.unreadable or certificate_faults(case.spec, case.observation):
+    if facts is None or facts.unreadable:
         return None
+    if mode == "CertManager":
+        return _delegate(case, facts) or _copy(case, facts, usable_source(case.observation))
+    counted = _count(facts, 0)
+    if counted is not None or certificate_faults(case.spec, case.observation):
+        return counted
     if mode == "Secret":
-        return _copy(case, facts)
+        return _copy(case, facts, facts.source)
     if mode == "Managed" or _is_signed_by(facts.nodes, facts.authority):
         return _authority(case, facts) or _issue(case, facts)
     return None
@@ -59,6 +64,44 @@ def _is_signed_by(store: KeyStore | None, authority: AuthoritySecret | None) -> 
         return False
     ours = {part.fingerprint for part in authority.authorities}
     return any(leaf.issuer in ours for _, leaf in store.leaves)
+
+
+# --- cert-manager ----------------------------------------------------------------------------
+
+
+def _delegate(case: Case, facts: Certificates) -> Action | None:
+    """Record which cluster id the Certificates have, and how many there may be.
+
+    `compare` then writes them, and deletes those of pods that are gone.
+    """
+    known, authority = known_cluster_id(case.observation), facts.authority
+    if facts.cert_manager is None or facts.cert_manager.unavailable is not None:
+        return None
+    if authority is None:
+        known = known or store_cluster_id(facts.nodes)
+        unknown = known is None and _may_be_earlier(case)
+        return None if unknown else CreateAuthority(known, signs=False)
+    pods = len(needed_pods(case.spec, case.observation))
+    return _identify(case, authority, known) or _count(facts, pods)
+
+
+def _count(facts: Certificates, wanted: int) -> Action | None:
+    """Raise the number of pods before their Certificates; lower it once these are gone."""
+    authority, cert_manager = facts.authority, facts.cert_manager
+    if authority is None or cert_manager is None or authority.issued_pods == wanted:
+        return None
+    pods = set(range(wanted))
+    excess = [
+        part
+        for part in cert_manager.issued
+        if part.name == OPERATOR or int(part.name.rpartition("-")[2]) not in pods
+    ]
+    if wanted:
+        excess = [part for part in excess if part.name != OPERATOR]
+    left = cannot_look(cert_manager) or any(not part.gone for part in excess)
+    if authority.issued_pods > wanted and left:
+        return None
+    return ChangeAuthority("count", authority.uid, authority.version, pods=wanted)
 
 
 # --- the CA ----------------------------------------------------------------------------------
@@ -184,10 +227,9 @@ def _is_outdated(case: Case, facts: Certificates, name: str, signer: str) -> boo
     )
 
 
-def _copy(case: Case, facts: Certificates) -> Action | None:
-    source = facts.source
+def _copy(case: Case, facts: Certificates, source: KeyStore | None) -> Action | None:
     cluster_id = known_cluster_id(case.observation) or store_cluster_id(source)
-    if source is None or cluster_id is None:
+    if source is None or cluster_id is None or not source.authorities:
         return None
     pods = needed_pods(case.spec, case.observation)
     outdated = tuple(
@@ -216,7 +258,7 @@ def _is_other(case: Case, facts: Certificates, name: str, leaf: Leaf) -> bool:
 def _distribute(case: Case, facts: Certificates, wanted: _Wanted) -> Action | None:
     """Write the CAs and certificates; a CA goes only when nothing depends on it."""
     present = dict(facts.nodes.leaves) if facts.nodes is not None else {}
-    dropped = (*sorted(set(present) - set(wanted.pods)), *_dropped_operator(facts, wanted))
+    dropped = (*sorted(set(present) - set(wanted.pods)), *_dropped_operator(case, facts, wanted))
     extra = frozenset[str]()
     if facts.nodes is not None and _depends_on_others(case, facts, wanted):
         extra = facts.nodes.trusted - wanted.authorities
@@ -235,10 +277,13 @@ def _distribute(case: Case, facts: Certificates, wanted: _Wanted) -> Action | No
     )
 
 
-def _dropped_operator(facts: Certificates, wanted: _Wanted) -> tuple[str, ...]:
+def _dropped_operator(case: Case, facts: Certificates, wanted: _Wanted) -> tuple[str, ...]:
     """The operator's own certificate, if a person provides none and its CA is not trusted."""
     leaf = facts.operator.leaf(OPERATOR) if facts.operator is not None else None
     if leaf is None or OPERATOR in wanted.outdated or facts.source is None:
+        return ()
+    if case.spec.tls.mode == "CertManager":
+        # It may be about to be issued again.
         return ()
     provided = facts.source.leaf(OPERATOR) is not None
     return () if provided or leaf.issuer in wanted.authorities else (OPERATOR,)
@@ -260,7 +305,11 @@ def _depends_on_others(case: Case, facts: Certificates, wanted: _Wanted) -> bool
 
     A node that does not report the certificate of its Secret may present any earlier one.
     """
-    if wanted.outdated or _dropped_operator(facts, wanted) or not_presenting(case.observation):
+    if (
+        wanted.outdated
+        or _dropped_operator(case, facts, wanted)
+        or not_presenting(case.observation)
+    ):
         return True
     leaves = [
         leaf
@@ -270,13 +319,3 @@ def _depends_on_others(case: Case, facts: Certificates, wanted: _Wanted) -> bool
         if name == OPERATOR or name in wanted.pods
     ]
     return any(leaf.issuer not in wanted.authorities for leaf in leaves)
-
-
-def is_issued(case: Case) -> bool:
-    """Whether every pod finds its certificate in the Secret that it mounts."""
-    facts = case.observation.certificates
-    store = facts.nodes if facts is not None else None
-    if facts is None or store is None or facts.operator is None:
-        return False
-    pods = needed_pods(case.spec, case.observation)
-    return bool(store.authorities) and all(store.leaf(pod) is not None for pod in pods)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -14,6 +14,7 @@ from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.plan.issued import unwanted_certificates, wanted_certificates
 from kraftquorum_operator.plan.tls_level import next_level
 from kraftquorum_operator.resources.access_file import access_bodies
 from kraftquorum_operator.resources.build import build
@@ -87,6 +88,7 @@ def compare(
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
     bodies = {
         **{ObjectRef.of(body): stamped(body) for body in permissions},
+        **{ObjectRef.of(body): stamped(body) for body in wanted_certificates(owner, spec, facts)},
         **build(owner, spec, _voters_in_force(facts), config, statefulset, installation),
     }
     kept = set(dict(facts.refused))
@@ -98,7 +100,11 @@ def compare(
         bodies,
         tuple(
             ref
-            for ref in (*outdated_objects(bodies, live), *_unwanted(bodies, live_by_ref))
+            for ref in (
+                *outdated_objects(bodies, live),
+                *_unwanted(bodies, live_by_ref),
+                *_left_over(unwanted_certificates(spec, facts), live_by_ref),
+            )
             if ref not in kept
         ),
         config.faults,
@@ -143,6 +149,19 @@ def _unwanted(
     """A policy that the resource does not want any more, to delete."""
     for ref in live_by_ref:
         if ref.kind == "NetworkPolicy" and ref not in bodies:
+            yield ref
+
+
+def _left_over(
+    unwanted: Collection[str], live_by_ref: Mapping[ObjectRef, Body]
+) -> Iterator[ObjectRef]:
+    """Certificates of cert-manager that nothing needs, and then their Secrets.
+
+    While there is a Certificate, cert-manager would write its Secret again.
+    """
+    for ref in live_by_ref:
+        certificate = ObjectRef("Certificate", ref.name)
+        if ref.name in unwanted and (ref.kind == "Certificate" or certificate not in live_by_ref):
             yield ref
 
 

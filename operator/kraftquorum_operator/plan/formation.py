@@ -45,6 +45,7 @@ def create(case: Case) -> CreateStatefulSet | Wait | None:
         guards.config_accepted,
         guards.access_file_written,
         guards.certificates_usable,
+        guards.certificates_issued,
     )
     return wait or CreateStatefulSet(replicas)
 

@@ -15,6 +15,7 @@ from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.plan.access_guards import access_file_written
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.certificate_guards import (
+    certificates_issued,
     certificates_presented,
     certificates_usable,
     tls_level_reached,
@@ -58,6 +59,7 @@ __all__ = [
     "all_blank_before_formation",
     "budget_allows_eviction",
     "budget_counts_voters",
+    "certificates_issued",
     "certificates_presented",
     "certificates_usable",
     "claim_deletion_accepted",

@@ -190,7 +190,8 @@ def grow(case: Case) -> Action | Wait | None:
         return wait
     if statefulset.replicas <= missing[0]:
         raised = Case(case.spec, case.observation, case.now_ms, replicas=missing[0] + 1)
-        if (blocked := first_block(raised, guards.claims_are_ours)) is not None:
+        blocked = first_block(raised, guards.claims_are_ours, guards.certificates_issued)
+        if blocked is not None:
             return blocked
         return SetReplicas(statefulset.uid, statefulset.resource_version, missing[0] + 1)
     return admit(case, missing[0], replaces=None)

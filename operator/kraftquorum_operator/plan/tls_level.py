@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from kraftquorum_operator.judge.certificates import (
     certificate_faults,
+    is_issued,
     not_presenting,
 )
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.plan.case import Case
-from kraftquorum_operator.plan.certificates import is_issued
 
 
 def next_level(spec: QuorumSpec, observation: Observation) -> TlsLevel:
     """What the pod template is to have now."""
     wanted, statefulset = spec.tls.level, observation.statefulset
-    issued = is_issued(Case(spec, observation, 0))
+    issued = is_issued(spec, observation)
     if statefulset is None:
         return wanted if issued else "disabled"
     current = statefulset.tls
@@ -40,7 +40,7 @@ def why_not_reached(case: Case) -> str | None:
     wanted, statefulset = case.spec.tls.level, case.observation.statefulset
     if statefulset is None or statefulset.tls == wanted:
         return None
-    if not is_issued(case):
+    if not is_issued(case.spec, case.observation):
         return "the certificates are not issued yet"
     other = next((pod.name for pod in case.observation.pods if pod.tls != statefulset.tls), None)
     if other is not None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.judge.certificates import expiries, moment
+from kraftquorum_operator.judge.certificates import expiries
+from kraftquorum_operator.judge.leaves import moment
+from kraftquorum_operator.model.certificates import highest
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import (
@@ -18,6 +20,7 @@ from kraftquorum_operator.model.status import (
     VoterName,
     VoterStatus,
 )
+from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, summary
 from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance, quorum_lost
 from kraftquorum_operator.report.operations import operations
@@ -120,13 +123,24 @@ def _last_known_voters(observation: Observation) -> list[VoterName]:
     ]
 
 
-def _tls(observation: Observation) -> TlsStatus | None:
-    if observation.certificates is None:
+def _tls(spec: QuorumSpec, observation: Observation) -> TlsStatus | None:
+    """TLS as it is; also while Certificates of cert-manager are left over.
+
+    Without it the next observation does not look for them any more.
+    """
+    facts = observation.certificates
+    if facts is None:
+        return None
+    authority, statefulset = facts.authority, observation.statefulset
+    template: TlsLevel = statefulset.tls if statefulset is not None else "disabled"
+    live = highest([template, *(pod.tls for pod in observation.pods)])
+    left = bool(facts.unreadable) or (authority is not None and authority.issued_pods > 0)
+    if spec.tls.mode == "Disabled" and live == "disabled" and not left:
         return None
     times = expiries(observation)
     leaves = [times[kind] for kind in ("node", "operator") if kind in times]
     return TlsStatus(
-        level=observation.statefulset.tls if observation.statefulset else "disabled",
+        level=template,
         next_expiry=moment(min(leaves)) if leaves else None,
         ca_expiry=moment(times["ca"]) if "ca" in times else None,
     )
@@ -192,7 +206,7 @@ def build_status(
         doing=summary(decision),
         waiting_for=waiting,
         message=message[:1000],
-        tls=_tls(observation),
+        tls=_tls(spec, observation),
         config=dict(observation.statefulset.settings) if observation.statefulset else {},
         label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={observation.name}",
         conditions=conditions(observation, spec.voters, decision, before, stamp),

@@ -34,6 +34,8 @@ def has_drifted(wanted: Body, live: Body) -> bool:
     match wanted["kind"]:
         case "PodDisruptionBudget":
             return any(want.get(key) != have.get(key) for key in BUDGET)
+        case "Certificate":
+            return any(value != have.get(key) for key, value in want.items())
         case "NetworkPolicy":
             return any(want.get(key) != have.get(key) for key in NETWORK_POLICY)
         case "Service":

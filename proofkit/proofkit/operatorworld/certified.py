@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraftquorum_operator import names
-from kraftquorum_operator.judge.certificates import needed_pods, wanted_leaf
+from kraftquorum_operator.judge.leaves import needed_pods, wanted_leaf
 from kraftquorum_operator.model.certificates import (
     OPERATOR,
     Authority,

@@ -230,6 +230,7 @@ class World(Truth):
                 | actions.DeleteStatefulSet()
                 | actions.DeleteLatch()
                 | actions.CreateAuthority()
+                | actions.DeleteIssued()
                 | actions.ChangeAuthority()
                 | actions.IssueCertificates()
                 | actions.DeleteAuthority()

@@ -6,9 +6,9 @@ import pytest
 
 from kraftquorum_operator.clients import kube
 from kraftquorum_operator.handlers import CHILDREN
-from kraftquorum_operator.rights import LEASE, WATCHED, Right
+from kraftquorum_operator.rights import CERT_MANAGER, LEASE, WATCHED, Right
 
-RIGHTS = (*WATCHED, *LEASE)
+RIGHTS = (*WATCHED, *CERT_MANAGER, *LEASE)
 KNOWN = {(right.group, right.resource) for right in RIGHTS}
 
 
@@ -32,7 +32,7 @@ def test_no_list_of_secrets_no_wildcard_and_nothing_of_roles() -> None:
             assert not {"list", "watch", "update", "deletecollection"} & set(right.verbs)
         assert "*" not in right.verbs
         assert right.why
-    assert len(KNOWN) == len(WATCHED) + 1
+    assert len(KNOWN) == len(WATCHED) + len(CERT_MANAGER) + 1
 
 
 def test_a_right_is_written_as_kubectl_does() -> None:

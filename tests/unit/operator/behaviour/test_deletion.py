@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import ConflictError, RefusedError
+from kraftquorum_operator.errors import ConflictError, NotFoundError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.observe.deletion import needs_finalizer
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.node_config import node_config
@@ -80,6 +81,10 @@ class Cluster:
         return None
 
     async def patch(self, kind: str, _: str, name: str, **given: Any) -> None:
+        if kind == "Secret":
+            meta = given["change"]["metadata"]
+            self.live[f"{kind}/{name}"]["metadata"]["annotations"] = meta["annotations"]
+            return
         assert (kind, given["subresource"]) == (names.KIND, "status")
         self.live[f"{kind}/{name}"]["status"] |= given["change"]["status"]
 
@@ -222,3 +227,92 @@ async def test_a_deletion_says_what_it_does_and_what_does_not_let_it() -> None:
     assert status["phase"] == "Deleting"
     assert "DeleteClaim data-demo-0" in status["message"]
     assert "403 not allowed" in status["message"]
+
+
+def issued(cluster: Cluster, *, mode: str = "CertManager") -> None:
+    """Two pods and the operator have Certificates of cert-manager."""
+    cluster.live[KRQ]["spec"]["tls"] = {"mode": mode}
+    cluster.live[KRQ]["status"]["tls"] = {"level": "required"}
+    made = {
+        names.LABEL_MANAGED_BY: names.MANAGER,
+        names.LABEL_INSTANCE: "demo",
+        names.LABEL_OWNER_UID: UID,
+    }
+    cluster.live[CA] = {
+        "metadata": {
+            "name": "demo-ca",
+            "uid": "ca-1",
+            "resourceVersion": "7",
+            "labels": made,
+            "annotations": {names.ANNOTATION_ISSUED: "2"},
+        }
+    }
+    for kind in ("Certificate", "Secret"):
+        for name in ISSUED:
+            cluster.live[f"{kind}/{name}"] = {
+                "metadata": {"name": name, "uid": f"{kind}-{name}", "labels": made}
+            }
+
+
+ISSUED = ("demo-operator-issued", "demo-0-issued", "demo-1-issued")
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.observe.deletion:_read_left",
+    'for kind in ("Certificate", "Secret"):',
+    'for kind in ("Secret", "Certificate"):',
+)
+async def test_certificates_of_cert_manager_go_before_their_secrets_and_claims_stay() -> None:
+    cluster = Cluster({"claims": "Retain"})
+    issued(cluster)
+    outcome = await look(cluster)
+    assert outcome.deleted
+    assert cluster.deleted == [
+        SET,
+        *(f"Certificate/{name}" for name in ISSUED),
+        *(f"Secret/{name}" for name in ISSUED),
+    ]
+    assert cluster.live[CA]["metadata"]["annotations"] == {names.ANNOTATION_ISSUED: "0"}
+
+
+async def test_a_secret_of_another_owner_stays_and_delays_nothing() -> None:
+    cluster = Cluster({"claims": "Retain"})
+    issued(cluster)
+    cluster.live["Secret/demo-1-issued"]["metadata"]["labels"] = {}
+    outcome = await look(cluster)
+    assert outcome.deleted
+    assert "Secret/demo-1-issued" in cluster.live
+    assert "Certificate/demo-1-issued" in cluster.deleted
+
+
+async def test_a_cluster_without_cert_manager_does_not_delay_the_deletion() -> None:
+    cluster = Cluster({"claims": "Delete"})
+    issued(cluster, mode="Managed")
+    known = cluster.get
+
+    async def get(kind: str, namespace: str, name: str) -> Any:
+        if kind == "Certificate":
+            raise NotFoundError(404, "NotFound", "no such kind")
+        return await known(kind, namespace, name)
+
+    cluster.get = get
+    outcome = await look(cluster, 20)
+    assert outcome.deleted
+    assert [name for name in ISSUED if f"Secret/{name}" in cluster.live] == []
+    assert CA not in cluster.live
+
+
+@pytest.mark.parametrize(
+    ("spec", "needed"),
+    [
+        ({}, False),
+        ({"tls": {"mode": "Managed"}}, False),
+        ({"tls": {"mode": "CertManager"}}, True),
+        ({"deletion": {"claims": "Delete"}}, True),
+        ({"tls": "damaged", "deletion": 3}, False),
+    ],
+)
+def test_only_what_owner_references_do_not_delete_needs_the_finalizer(
+    spec: Any, needed: bool
+) -> None:
+    assert needs_finalizer({"spec": spec}) is needed

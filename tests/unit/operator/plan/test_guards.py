@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.model.access_facts import AccessFacts
-from kraftquorum_operator.model.certificates import Certificates
+from kraftquorum_operator.model.certificates import AuthoritySecret, Certificates
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
     UNKNOWN_OWNER,
@@ -133,6 +133,16 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
     "certificates_usable": (
         replace(healthy(), certificates=Certificates(0, unreadable="403 Forbidden")),
         spec(tls={"mode": "Managed"}),
+    ),
+    "certificates_issued": (
+        replace(
+            blank(),
+            statefulset=None,
+            certificates=Certificates(
+                0, authority=AuthoritySecret("ca", "1", "uid", "c", issued_pods=3)
+            ),
+        ),
+        spec(tls={"mode": "CertManager", "issuerRef": {"name": "ours"}}),
     ),
     "certificates_presented": (
         certified(blank(), "required", presented=False),

@@ -21,7 +21,7 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.network_policy import network_policy
 from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.statefulset import statefulset
-from kraftquorum_operator.rights import LEASE, METRICS, WATCHED, Right
+from kraftquorum_operator.rights import CERT_MANAGER, LEASE, METRICS, WATCHED, Right
 from kraftquorum_operator.settings import Settings
 
 pytestmark = pytest.mark.chart
@@ -108,6 +108,21 @@ def test_roles_are_what_the_operator_declares() -> None:
     assert limited == [None, [environment()["KRAFTQUORUM_LEASE_NAME"]]]
     for role in (roles["kraftquorum-view"], roles["kraftquorum-edit"]):
         assert {group for group, _, _ in uses(role["rules"])} == {names.GROUP}
+
+
+def test_rights_on_certificates_of_cert_manager_are_granted_only_when_asked_for() -> None:
+    asked = "--set=rbac.certManager=true"
+    roles = {one["metadata"]["name"]: one for one in of_kind(chart.render(asked), "ClusterRole")}
+    assert uses(roles["kraftquorum"]["rules"]) == declared((*WATCHED, *CERT_MANAGER))
+    assert not any(group == "cert-manager.io" for group, _, _ in declared(WATCHED))
+    objects = chart.render(*CASES["namespaced"], asked)
+    assert not [
+        one for one in of_kind(objects, "ClusterRole") if "cert-manager.io" in json.dumps(one)
+    ]
+    of_namespace = {right for right in declared(CERT_MANAGER) if right[1] != "clusterissuers"}
+    for role in of_kind(objects, "Role"):
+        if role["metadata"]["name"] == "kraftquorum":
+            assert uses(role["rules"]) == declared(WATCHED) | of_namespace
 
 
 def test_with_a_list_of_namespaces_nothing_is_granted_or_made_on_the_cluster() -> None:

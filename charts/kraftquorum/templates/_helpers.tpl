@@ -125,6 +125,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* The rules of rights.py, CERT_MANAGER; a test compares them. A ClusterIssuer is in no namespace. */}}
+{{- define "kraftquorum.certManagerRules" -}}
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, create, patch, delete]
+- apiGroups: [cert-manager.io]
+  resources: [issuers]
+  verbs: [get]
+{{- if not .Values.watch.namespaces }}
+- apiGroups: [cert-manager.io]
+  resources: [clusterissuers]
+  verbs: [get]
+{{- end }}
+{{- end -}}
+
 {{/* The rules of rights.py, METRICS; a test compares them. */}}
 {{- define "kraftquorum.metricsRules" -}}
 - apiGroups: [authentication.k8s.io]

@@ -130,6 +130,7 @@ fix: $(READY) ## Fix style and formatting where the tools can
 
 extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
+	@$(BIN)/devcluster build --cert-manager >/dev/null
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" $(NO_UNITS) -q $(SLOWEST)
 
 chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall

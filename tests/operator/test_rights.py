@@ -20,9 +20,10 @@ import pytest
 import yaml
 
 from kraftquorum_devcluster import DevCluster
+from kraftquorum_devcluster.certmanager import install_crds
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
-from kraftquorum_operator.rights import LEASE, METRICS, WATCHED, Right
+from kraftquorum_operator.rights import CERT_MANAGER, LEASE, METRICS, WATCHED, Right
 from proofkit.loopback import LoopbackNetwork
 
 ROOT = Path(__file__).parents[2]
@@ -250,6 +251,60 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
     assert granted - seen - set(SOMETIMES) == set(UNSEEN), (
         "a right that nobody uses is not least privilege"
     )
+
+
+@pytest.mark.cluster
+@pytest.mark.extended
+@pytest.mark.timeout(900)
+async def test_certificates_of_cert_manager_need_exactly_these_rights(
+    krq, operators, token: str, tmp_path: Path
+) -> None:
+    install_crds(krq.cluster)
+    grant(krq.cluster, krq.namespace, "kraftquorum", rules_of("kraftquorum"))
+    grant(krq.cluster, krq.namespace, "kraftquorum-lease", rules_of("kraftquorum-lease"))
+
+    def why(reason: str) -> bool:
+        condition = krq.condition("CertificatesFailing")
+        return condition.get("reason") == reason
+
+    def issued() -> list[str]:
+        return krq.kubectl("get", "certificates", "-o", "name").split()
+
+    def apply(kind: str, lifetime: str = "48h") -> None:
+        issuer = {"name": "ours", "kind": kind}
+        tls = {"mode": "CertManager", "issuerRef": issuer, "certificateLifetime": lifetime}
+        krq.apply(voters=1, tls=tls)
+
+    async with FaultProxy(krq.cluster, tmp_path) as proxy:
+        kubeconfig = tmp_path / "operator.kubeconfig"
+        write_kubeconfig(kubeconfig, proxy.server_url, token, krq.cluster.ca_file)
+        operators.start(kubeconfig, lease_name=LEASE_NAME)
+
+        def live() -> None:
+            apply("Issuer")
+            krq.until("forbidden", lambda: why("CertManagerForbidden"))
+            assert not issued()
+            rules = [
+                {"apiGroups": [r.group], "resources": [r.resource], "verbs": list(r.verbs)}
+                for r in CERT_MANAGER
+            ]
+            grant(krq.cluster, krq.namespace, "kraftquorum-cert-manager", rules)
+            krq.until("no issuer", lambda: why("IssuerNotReady") and len(issued()) == 2)
+            apply("Issuer", "24h")
+
+            def shorter() -> bool:
+                found = krq.kubectl("get", "certificates", "-o", "jsonpath={..spec.duration}")
+                return found.split() == ["24h", "24h"]
+
+            krq.until("shorter", shorter)
+            krq.apply(voters=1)
+            krq.until("deleted", lambda: not issued())
+
+        await asyncio.to_thread(live)
+        seen = {use for use in used(proxy) if use[0] == "cert-manager.io"}
+    of_namespace = {use for use in uses_of_rights(CERT_MANAGER) if use[1] != "clusterissuers"}
+    unseen = {("cert-manager.io", "certificates", "create")}
+    assert seen == of_namespace - unseen, "server-side apply of one that is not there needs create"
 
 
 @pytest.mark.cluster

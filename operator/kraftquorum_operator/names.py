@@ -33,12 +33,15 @@ LABEL_DEFAULTS = f"{GROUP}/defaults"
 """On the StatefulSet's claim template, which never changes, and so on claims: which defaults of
 the operator hold for the quorum that they were made with. Without it: none but the node's own."""
 
-DEFAULTS = "2"
-"""What quorums that are made now get: the settings of `resources/node_config.py` and the policy of
-`resources/network_policy.py`."""
+DEFAULTS = "3"
+"""What quorums that are made now get: the settings of `resources/node_config.py`, the policy of
+`resources/network_policy.py` and the TLS of `model/tls.py`."""
 
-DEFAULTS_WITH_POLICY = frozenset({"2"})
+DEFAULTS_WITH_POLICY = frozenset({"2", "3"})
 """Marks of quorums with a NetworkPolicy by default; those with the mark `1` are older than it."""
+
+DEFAULTS_WITH_TLS = frozenset({"3"})
+"""Marks of quorums with TLS of mode `Managed` by default."""
 
 LABEL_VOTER = f"{GROUP}/voter"
 """On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""

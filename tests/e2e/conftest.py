@@ -33,6 +33,7 @@ from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.external import kind_load, kind_up
 from kraftquorum_devcluster.images import ImageSet, build_images
 from kraftquorum_devcluster.paths import default_state_dir
+from proofkit.certificates import replace_file
 from raftnode.client import Credentials
 from raftnode.client.credentials import NO_CREDENTIALS
 
@@ -202,7 +203,7 @@ class Writing:
     """Clients that write to one quorum all along."""
 
     def __init__(self, case: Case, quorum: Quorum, credentials: Credentials) -> None:
-        self._case = case
+        self._case, self._quorum = case, quorum
         self._writers = BackgroundWriters(
             quorum.endpoints(), None, SHORT, case.ground.resolver(), credentials
         ).start()
@@ -216,6 +217,7 @@ class Writing:
         """Let them write undisturbed: so long, and at least one more write."""
         before, began = self.acknowledged, time.monotonic()
         time.sleep(seconds)
+        self._case.follow(self._quorum)
         while self.acknowledged == before:
             assert time.monotonic() - began < 120, "nothing is acknowledged any more"
             time.sleep(0.05)
@@ -246,8 +248,9 @@ class Writing:
 class Case:
     """One case in a namespace of its own."""
 
-    def __init__(self, ground: Ground, release: Release, figures: Figures) -> None:
+    def __init__(self, ground: Ground, release: Release, figures: Figures, folder: Path) -> None:
         self.ground, self.release, self.figures = ground, release, figures
+        self._folder = folder
         self.quorums: list[Quorum] = []
         self.writings: list[Writing] = []
 
@@ -269,9 +272,23 @@ class Case:
         quorum.until_ready(voters)
         return quorum
 
-    def writing(self, quorum: Quorum, credentials: Credentials = NO_CREDENTIALS) -> Writing:
+    def credentials(self, quorum: Quorum) -> Credentials:
+        """What a client without a token of its own needs: the CAs, or nothing for a plain quorum."""
+        if not quorum.has_tls():
+            return NO_CREDENTIALS
+        quorum.until("CAs for clients", lambda: quorum.client_ca() is not None)
+        return Credentials(ca_file=self.follow(quorum))
+
+    def follow(self, quorum: Quorum) -> Path:
+        """Take the CAs that clients trust, as a mounted ConfigMap does; returns their file."""
+        path, ca = self._folder / f"{quorum.namespace}.crt", quorum.client_ca()
+        if ca is not None:
+            replace_file(path, ca)
+        return path
+
+    def writing(self, quorum: Quorum, credentials: Credentials | None = None) -> Writing:
         """Begin to write; the first writes are acknowledged when this returns."""
-        found = Writing(self, quorum, credentials)
+        found = Writing(self, quorum, credentials or self.credentials(quorum))
         self.writings.append(found)
         found.go_on()
         return found
@@ -296,7 +313,11 @@ class Case:
 
 @pytest.fixture
 def case(
-    request: pytest.FixtureRequest, ground: Ground, release: Release, report: Report
+    request: pytest.FixtureRequest,
+    ground: Ground,
+    release: Release,
+    report: Report,
+    tmp_path: Path,
 ) -> Iterator[Case]:
     """The case of a test, whose docstring's first line is its title in the table."""
     parameters = getattr(request.node, "callspec", None)
@@ -304,7 +325,7 @@ def case(
     title = (request.function.__doc__ or request.node.name).splitlines()[0].rstrip(".") + of
     figures = Figures(request.node.name.removeprefix("test_"), title)
     release.ensure()
-    found = Case(ground, release, figures)
+    found = Case(ground, release, figures, tmp_path)
     yield found
     outcome = request.node.stash.get(OUTCOME, None)
     figures.outcome = outcome.outcome if outcome is not None else "failed"

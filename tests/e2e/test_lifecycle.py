@@ -1,6 +1,7 @@
 """A quorum comes, grows and shrinks, alone or beside another."""
 
 import json
+import ssl
 import time
 import urllib.request
 
@@ -24,12 +25,13 @@ def test_formation(case):
 def test_port_forward(case):
     """`kubectl port-forward` to each node, as a person at a laptop uses it"""
     quorum = case.formed(3)
+    trusted = ssl.create_default_context(cafile=case.follow(quorum))
     with case.timed(quorum) as seconds:
         for pod in sorted(quorum.uids("pods")):
             forward = case.ground.forward(quorum.namespace, pod, names.API_PORT)
             try:
-                url = f"http://127.0.0.1:{forward.port()}/v1/node"
-                with urllib.request.urlopen(url, timeout=30) as answer:
+                url = f"https://localhost:{forward.port()}/v1/node"
+                with urllib.request.urlopen(url, timeout=30, context=trusted) as answer:
                     node = json.loads(answer.read())
             finally:
                 forward.stop()
@@ -58,8 +60,8 @@ def test_scale(case):
 def test_two_quorums(case):
     """Two quorums of one name in two namespaces; each loses a disk at the same moment"""
     quorums = [case.quorum(), case.quorum()]
-    for quorum in quorums:
-        quorum.apply(voters=3)
+    quorums[0].apply(voters=3)
+    quorums[1].apply(voters=3, tls={"mode": "Disabled"})
     for quorum in quorums:
         quorum.until_ready(3)
     ids = {quorum.status()["clusterId"] for quorum in quorums}

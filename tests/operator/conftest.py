@@ -179,6 +179,10 @@ class Krq:
         return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin)
 
     def apply(self, **spec: Any) -> None:
+        """Apply the resource; plain if `tls` says nothing, and with its default if `tls` is None."""
+        spec = {"tls": {"mode": "Disabled"}, **spec}
+        if spec["tls"] is None:
+            del spec["tls"]
         body = {
             "apiVersion": "kraftquorum.io/v1alpha1",
             "kind": "KRaftQuorum",

@@ -94,7 +94,7 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
             r"spec\.tls\.renewBefore.*for tls\.mode CertManager only",
         ),
         (
-            {"tls": {"plaintext": "Accepted"}},
+            {"tls": {"mode": "Disabled", "plaintext": "Accepted"}},
             r"spec\.tls\.plaintext.*needs TLS: set tls\.mode",
         ),
         (

@@ -133,7 +133,7 @@ def annotate(krq, name: str) -> None:
 
 def test_a_quorum_forms_with_tls_and_refuses_plain_clients(krq, operators, clients) -> None:
     operators.start()
-    krq.apply(**SPEC, tls=MANAGED)
+    krq.apply(**SPEC, tls=None)  # the default
     krq.ready(3)
     assert levels(krq) == {"required"}
     cluster_id = krq.status()["clusterId"]
@@ -150,7 +150,7 @@ def test_a_quorum_forms_with_tls_and_refuses_plain_clients(krq, operators, clien
     # Deleted and applied again over its claims, it comes back with its id, and with TLS at once.
     krq.delete()
     krq.until("the pods gone", lambda: not krq.list("pods"))
-    krq.apply(**SPEC, tls=MANAGED)
+    krq.apply(**SPEC, tls=None)
     krq.ready(3)
     assert krq.status()["clusterId"] == cluster_id
     assert levels(krq) == {"required"}

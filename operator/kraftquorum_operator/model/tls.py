@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
+from kraftquorum_operator import names
 from kraftquorum_operator.model.spec_base import SpecModel, rules
 
 TlsLevel = Literal["disabled", "permissive", "required"]
@@ -55,30 +56,30 @@ class QuorumTls(SpecModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             {
-                "rule": "self.mode != 'Secret' || has(self.secretName)",
+                "rule": "!has(self.mode) || self.mode != 'Secret' || has(self.secretName)",
                 "fieldPath": ".secretName",
                 "message": "tls.mode Secret needs tls.secretName: the Secret with the certificates",
             },
             {
-                "rule": "self.mode == 'Secret' || !has(self.secretName)",
+                "rule": "(has(self.mode) && self.mode == 'Secret') || !has(self.secretName)",
                 "fieldPath": ".secretName",
                 "message": "tls.secretName is for tls.mode Secret only: set that mode, or remove "
                 "the name",
             },
             {
-                "rule": "self.mode != 'CertManager' || has(self.issuerRef)",
+                "rule": "!has(self.mode) || self.mode != 'CertManager' || has(self.issuerRef)",
                 "fieldPath": ".issuerRef",
                 "message": "tls.mode CertManager needs tls.issuerRef: the issuer of cert-manager "
                 "that signs the certificates",
             },
             {
-                "rule": "self.mode == 'CertManager' || !has(self.issuerRef)",
+                "rule": "(has(self.mode) && self.mode == 'CertManager') || !has(self.issuerRef)",
                 "fieldPath": ".issuerRef",
                 "message": "tls.issuerRef is for tls.mode CertManager only: set that mode, or "
                 "remove the reference",
             },
             {
-                "rule": f"self.mode == 'CertManager' || !has({_BEFORE})",
+                "rule": f"(has(self.mode) && self.mode == 'CertManager') || !has({_BEFORE})",
                 "fieldPath": ".renewBefore",
                 "message": "tls.renewBefore is for tls.mode CertManager only: set that mode, or "
                 "remove it",
@@ -91,7 +92,7 @@ class QuorumTls(SpecModel):
                 "tls.certificateLifetime",
             },
             {
-                "rule": "self.mode != 'Disabled' || self.plaintext == 'Refused'",
+                "rule": "!has(self.mode) || self.mode != 'Disabled' || self.plaintext == 'Refused'",
                 "fieldPath": ".plaintext",
                 "message": "tls.plaintext Accepted needs TLS: set tls.mode to Managed, Secret or "
                 "CertManager, or remove tls.plaintext",
@@ -103,7 +104,7 @@ class QuorumTls(SpecModel):
                 "certificate after two thirds of it",
             },
             {
-                "rule": "self.mode == 'CertManager' || "
+                "rule": "(has(self.mode) && self.mode == 'CertManager') || "
                 f"duration({_CA}).getHours() >= 3 * duration({_LEAF}).getHours()",
                 "fieldPath": ".caLifetime",
                 "message": "tls.caLifetime must be at least three times tls.certificateLifetime: "
@@ -112,10 +113,11 @@ class QuorumTls(SpecModel):
         )
     )
 
-    mode: Literal["Disabled", "Managed", "Secret", "CertManager"] = "Disabled"
+    mode: Literal["Disabled", "Managed", "Secret", "CertManager"] | None = None
     """`Disabled`: plain connections. `Managed`: the operator has a CA for the quorum, and issues
     and renews the certificates. `Secret`: you provide them in `secretName`. `CertManager`:
-    cert-manager issues and renews them by the issuer of `issuerRef`."""
+    cert-manager issues and renews them by the issuer of `issuerRef`. Unset: `Managed`, but a
+    quorum that an operator before this default made stays `Disabled`."""
     plaintext: Literal["Refused", "Accepted"] = "Refused"
     """Whether nodes accept plain connections beside TLS. `Accepted` is for the time until all
     clients use TLS: nodes then speak TLS with each other and with clients that begin it."""
@@ -136,10 +138,22 @@ class QuorumTls(SpecModel):
     """For mode `Managed`: the lifetime of the CA, in hours. The operator replaces it after two
     thirds, with overlap. At least three times `certificateLifetime`."""
 
+    def chosen(self, defaults: str | None) -> QuorumTls:
+        """The same with a mode.
+
+        Args:
+            defaults: the mark of the operator's defaults that hold for the quorum. A quorum of an
+                earlier operator keeps its plain clients.
+        """
+        if self.mode is not None:
+            return self
+        mode = "Managed" if defaults in names.DEFAULTS_WITH_TLS else "Disabled"
+        return self.model_copy(update={"mode": mode})
+
     @property
     def level(self) -> TlsLevel:
         """The level that the listeners are to have in the end."""
-        if self.mode == "Disabled":
+        if self.mode in {None, "Disabled"}:
             return "disabled"
         return "permissive" if self.plaintext == "Accepted" else "required"
 

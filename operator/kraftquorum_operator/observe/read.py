@@ -14,6 +14,7 @@ from kraftquorum_operator.clients.node_access import NodeAccess
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.certificates import Certificates, highest
+from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation, Pod, StatefulSet
@@ -111,7 +112,8 @@ async def observe(
     claims = read_claims(name, claim_bodies, statefulset=statefulset if own else None)
     events = await _events(kube, namespace, name, wants_events(statefulset, pods, claims))
     spec = QuorumSpec.model_validate(resource["spec"])
-    spec = spec if spec.image else spec.model_copy(update={"image": node_image})
+    tls = spec.tls.chosen(defaults_of(statefulset, claims))
+    spec = spec.model_copy(update={"image": spec.image or node_image, "tls": tls})
     certificates, access, issued = await _certificates(
         kube, owner, resource, spec, (statefulset, pods)
     )

@@ -10,6 +10,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.judge.access import access_files, is_access_missing
 from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
 from kraftquorum_operator.model.access_facts import AccessFault
+from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
@@ -20,7 +21,7 @@ from kraftquorum_operator.resources.access_file import access_bodies
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.drift import has_drifted
 from kraftquorum_operator.resources.metadata import stamped
-from kraftquorum_operator.resources.node_config import defaults_of, node_config
+from kraftquorum_operator.resources.node_config import node_config
 
 INSTALLATION = Installation()
 
@@ -75,10 +76,9 @@ def compare(
         live: the live StatefulSet, budget, Services and policy, of any owner.
         installation: of the operator.
     """
-    ours = [claim for claim in facts.claims if not claim.foreign_owner or claim.doubtful]
     permissions, access_faults = _permissions(owner, spec, facts)
     config = replace(
-        node_config(spec, defaults_of(facts.statefulset, ours)),
+        node_config(spec, defaults_of(facts.statefulset, facts.claims)),
         access=access_files(spec, facts),
         access_missing=is_access_missing(spec, facts),
         tls=next_level(spec, facts),

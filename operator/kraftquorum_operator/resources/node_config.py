@@ -7,13 +7,12 @@ so that every operator of this version computes the same settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from pydantic.alias_generators import to_camel
 
-from kraftquorum_operator import names
 from kraftquorum_operator.model.access_facts import AccessFiles
 from kraftquorum_operator.model.config import (
     ALLOWED,
@@ -21,7 +20,6 @@ from kraftquorum_operator.model.config import (
     find_name_faults,
     find_value_faults,
 )
-from kraftquorum_operator.model.observation import Claim, StatefulSet
 from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.tls import TlsLevel
@@ -84,25 +82,12 @@ def managed_defaults(claim_bytes: int) -> dict[str, int]:
     }
 
 
-def defaults_of(statefulset: StatefulSet | None, claims: Sequence[Claim]) -> str | None:
-    """Which of the operator's defaults hold for a quorum.
-
-    The StatefulSet has the mark in its claim template, which cannot be changed. Before there is a
-    StatefulSet, or after it was deleted, the claims have it. Without claims, the quorum is new. If
-    a claim has no mark, none of the defaults hold.
-    """
-    if statefulset is not None:
-        return statefulset.defaults
-    marks = {claim.defaults for claim in claims} or {names.DEFAULTS}
-    return marks.pop() if len(marks) == 1 else None
-
-
 def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
     """Combine the settings, and check them as a whole.
 
     Args:
         spec: what is wanted.
-        defaults: which of the operator's defaults hold; see `defaults_of`.
+        defaults: which of the operator's defaults hold; see `model/defaults.py`.
     """
     older = spec.node_settings.model_dump(exclude_none=True)
     claim_bytes = size_bytes(spec.storage.size)

@@ -330,7 +330,9 @@ class Fleet:
             site = web.TCPSite(runner, "0.0.0.0", 0, backlog=1024)
             await site.start()
             with patch.object(names, "API_PORT", int(runner.addresses[0][1])):
-                spec = QuorumSpec.model_validate({"voters": VOTERS, "image": "node:1"})
+                spec = QuorumSpec.model_validate(
+                    {"voters": VOTERS, "image": "node:1", "tls": {"mode": "Disabled"}}
+                )
                 for member in self.members.values():
                     self.objects |= member.objects(spec)
                 yield

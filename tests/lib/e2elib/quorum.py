@@ -77,6 +77,16 @@ class Quorum:
         """The resource; empty if there is none."""
         return self.ground.api.one("kraftquorums", self.name, self.namespace) or {}
 
+    def has_tls(self) -> bool:
+        """Whether its nodes speak TLS, as they do unless the resource says otherwise."""
+        tls: Json = self.body().get("spec", {}).get("tls") or {}
+        return tls.get("mode") != "Disabled"
+
+    def client_ca(self) -> bytes | None:
+        """The CAs that its clients trust; None: the operator has not made them yet."""
+        found = self.ground.api.one("configmaps", names.client_ca(self.name), self.namespace)
+        return None if found is None else found["data"]["ca.crt"].encode()
+
     def status(self) -> Json:
         """Its status."""
         status: Json = self.body().get("status") or {}

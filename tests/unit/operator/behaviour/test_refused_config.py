@@ -69,7 +69,9 @@ def desired(found: Observed) -> Desired:
 def refused() -> Fleet:
     """A quorum of which settings, and with them another image, are wanted that nodes refuse."""
     fleet = Fleet(1)
-    wanted = QuorumSpec.model_validate({"voters": 3, "image": "node:1"})
+    wanted = QuorumSpec.model_validate(
+        {"voters": 3, "image": "node:1", "tls": {"mode": "Disabled"}}
+    )
     fleet.objects |= fleet.members["q0"].objects(wanted)
     fleet.objects[names.KIND, "q0"]["spec"] |= {"config": REFUSED, "image": "another:2"}
     # As an API server shows it: with defaults that nobody wrote.

@@ -14,6 +14,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.judge.log_size import why_log_outgrows
 from kraftquorum_operator.model.config import ALLOWED, SET_BY_OPERATOR, config_schema
 from kraftquorum_operator.model.crd import schema_of
+from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Claim, StatefulSet
 from kraftquorum_operator.model.quantity import size_bytes
@@ -23,7 +24,7 @@ from kraftquorum_operator.plan.actions import CreateLatch, CreateStatefulSet, Do
 from kraftquorum_operator.report.conditions import CONDITIONS, Context, Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
-from kraftquorum_operator.resources.node_config import defaults_of, managed_defaults, node_config
+from kraftquorum_operator.resources.node_config import managed_defaults, node_config
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,

@@ -2,12 +2,16 @@
 
 The operator waits for what is missing. It logs that in one line, and logs the line
 again when it changes or after a while. kopf would exit, or wait without a log line.
+
+It does not wait for a right that only some quorums need (`Right.limits`): it logs what is missing
+and what that limits, and the conditions of those quorums name the right.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 import structlog
 
@@ -57,7 +61,7 @@ async def await_api(kube: KubeClient, retry_s: float = RETRY_S) -> None:
 
 
 async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RETRY_S) -> None:
-    """Return once the roles allow all of `rights.py` in at least one of the namespaces.
+    """Return once the roles allow what `rights.py` requires in at least one of the namespaces.
 
     A namespace that was deleted with its roles does not delay the others: see
     `watchable_namespaces`. An operator with half of its rights would stop in the middle of a
@@ -77,10 +81,12 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
         return f"the operator's roles do not allow: {'; '.join(missing)}" if missing else ""
 
     await _await("rights", check, retry_s)
+    with suppress(KubeError):  # the operator runs without the check, and conditions name the right
+        await _report_limits(kube, settings)
 
 
 async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
-    """The missing rights, as `verb,verb resource in namespace x`.
+    """The missing rights that the operator requires, as `verb,verb resource in namespace x`.
 
     Raises:
         KubeError: the API server did not answer.
@@ -92,7 +98,7 @@ async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
 
 
 async def watchable_namespaces(kube: KubeClient, settings: Settings) -> tuple[str, ...]:
-    """The configured namespaces in which the operator has all of its rights.
+    """The configured namespaces in which the operator has all rights that it requires.
 
     The roles of a deleted namespace are gone. A watch on it would end the watches of all others
     again and again. Returns all namespaces if the API server refuses the check.
@@ -116,8 +122,26 @@ async def _missing_lease(kube: KubeClient, settings: Settings) -> list[str]:
     return [text for text in answers if text]
 
 
+async def _report_limits(kube: KubeClient, settings: Settings) -> None:
+    """Log each right that only some quorums need and that the roles do not allow."""
+    for right in (right for right in WATCHED if right.limits):
+        places: tuple[str | None, ...] = settings.namespaces or (None,)
+        missing = {place: await _missing_of(kube, [right], place) for place in places}
+        if any(missing.values()) and settings.namespaces:
+            watchable = await watchable_namespaces(kube, settings)
+            missing = {place: missing[place] for place in watchable}
+        if texts := [text for lacking in missing.values() for text in lacking]:
+            log.warning("rights_limited", missing="; ".join(texts), limits=right.limits)
+
+
 async def _missing_in(kube: KubeClient, namespace: str | None) -> list[str]:
-    answers = [await _missing(kube, right, namespace, None) for right in WATCHED]
+    return await _missing_of(kube, [right for right in WATCHED if not right.limits], namespace)
+
+
+async def _missing_of(
+    kube: KubeClient, rights: Iterable[Right], namespace: str | None
+) -> list[str]:
+    answers = [await _missing(kube, right, namespace, None) for right in rights]
     return [text for text in answers if text]
 
 

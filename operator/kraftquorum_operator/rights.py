@@ -21,17 +21,27 @@ class Right:
         resource: plural, with `/subresource` if it is about one.
         verbs: in the order of the chart.
         why: what the operator needs it for.
+        limits: what the operator leaves undone without it; empty: it does not start without it.
     """
 
     group: str
     resource: str
     verbs: tuple[str, ...]
     why: str
+    limits: str = ""
 
     def __str__(self) -> str:
         """As `kubectl auth can-i` writes a resource."""
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
+
+SECRETS = Right(
+    "",
+    "secrets",
+    ("get", "create", "patch", "delete"),
+    "the CA, certificates and tokens of quorums with TLS or access control, by name",
+    limits="quorums with TLS or access control wait; all others go on",
+)
 
 WATCHED: tuple[Right, ...] = (
     Right(
@@ -66,12 +76,7 @@ WATCHED: tuple[Right, ...] = (
         ("get", "list", "watch", "create", "patch", "delete"),
         "the formation latch: created once, never changed; the CAs for clients",
     ),
-    Right(
-        "",
-        "secrets",
-        ("get", "create", "patch", "delete"),
-        "the CA, certificates and tokens of quorums with TLS or access control, by name",
-    ),
+    SECRETS,
     Right("", "services", ("get", "create", "patch"), "names of the nodes and of the quorum"),
     Right(
         "",

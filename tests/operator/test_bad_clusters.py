@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,13 @@ from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.faultproxy.rules import Answer
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_operator.model.crd import render
-from kraftquorum_operator.rights import LEASE, WATCHED
+from kraftquorum_operator.rights import LEASE, SECRETS, WATCHED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 CLASS = "storageclass/kraftquorum-local"
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
+DELETES_CLAIMS = '{"spec":{"deletion":{"claims":"Delete"}}}'
 
 
 def warned(krq, *words: str) -> bool:
@@ -155,6 +157,58 @@ def test_rights_that_lack_at_the_start_or_are_taken_later(krq, operators, tmp_pa
         grant(krq)
         krq.until("clear", lambda: krq.condition("Failing").get("status") == "False")
         krq.ready(3)
+
+
+def apply_quorum(krq, name: str, spec: dict[str, Any]) -> None:
+    body = {
+        "apiVersion": "kraftquorum.io/v1alpha1",
+        "kind": "KRaftQuorum",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    krq.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+
+def condition_of(krq, name: str, kind: str) -> dict[str, str]:
+    conditions = krq.get("krq", name).get("status", {}).get("conditions", [])
+    return next((part for part in conditions if part["type"] == kind), {})
+
+
+def test_without_rights_on_secrets_only_the_quorums_that_need_them_wait(
+    krq, operators, tmp_path: Path
+) -> None:
+    plain = {"voters": 1, "tls": {"mode": "Disabled"}}
+    with account(krq, tmp_path) as kubeconfig:
+        grant(krq, [(verb, "secrets") for verb in SECRETS.verbs])
+        krq.apply(**plain)
+        apply_quorum(krq, "secured", {"voters": 1, "tls": {"mode": "Managed"}})
+        apply_quorum(krq, "guarded", plain | {"access": {"clients": []}})
+        operators.start(kubeconfig)
+        krq.ready(1)
+        assert "rights_limited" in operators.log()
+        to_grant = f"get, create, patch, delete on secrets in namespace {krq.namespace}"
+
+        def named(name: str, kind: str, status: str) -> bool:
+            condition = condition_of(krq, name, kind)
+            return condition.get("status") == status and to_grant in condition["message"]
+
+        krq.until("TLS names it", lambda: named("secured", "CertificatesFailing", "True"))
+        krq.until("access names it", lambda: named("guarded", "AccessReady", "False"))
+        assert [s["metadata"]["name"] for s in krq.list("sts")] == ["demo"]
+        krq.until("event", lambda: warned(krq, to_grant))
+        # Another quorum is scaled and deleted meanwhile.
+        krq.kubectl("scale", "krq", "demo", "--replicas=3")
+        krq.ready(3)
+        krq.kubectl("patch", "krq", "demo", "--type=merge", "-p", DELETES_CLAIMS)
+        krq.kubectl("delete", "krq", "demo", "--wait=false")
+        krq.until("deleted", lambda: len(krq.list("krq")) == 2)
+        grant(krq)
+        for name in ("secured", "guarded"):
+
+            def is_ready(name: str = name) -> bool:
+                return condition_of(krq, name, "Ready").get("status") == "True"
+
+            krq.until(f"{name} ready", is_ready)
 
 
 def test_a_cluster_without_the_crd(krq, operators) -> None:

@@ -35,6 +35,7 @@ from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.observe.certificates import data_of
 from kraftquorum_operator.observe.foreign import belongs_to
+from kraftquorum_operator.observe.missing_right import why_unreadable
 
 TOKEN_BYTES_MIN = 16
 TOKEN_BYTES_MAX = 4096
@@ -75,7 +76,8 @@ async def read_access(
             kube.get("Secret", owner.namespace, names.operator_token(owner.name)),
         )
     except RefusedError as error:
-        return ReadAccess(None if access is None else AccessFacts({}, unreadable=str(error)))
+        why = why_unreadable(error, owner.namespace)
+        return ReadAccess(None if access is None else AccessFacts({}, unreadable=why))
     token = None if token_body is None else _own_token(owner, token_body)
     bodies = tuple(body for body in (file_body, token_body) if body is not None)
     if access is None:
@@ -113,7 +115,8 @@ async def _get_secret(kube: KubeClient, owner: Owner, name: str) -> Body | Unusa
         body = await kube.get("Secret", owner.namespace, name)
     except KubeError as error:
         # Also a Secret that the API server cannot decrypt: it must not hold back the quorum.
-        return Unusable("SecretUnreadable", f"the operator cannot read Secret {name}: {error}")
+        why = why_unreadable(error, owner.namespace)
+        return Unusable("SecretUnreadable", f"the operator cannot read Secret {name}: {why}")
     if body is None:
         return Unusable(
             "SecretMissing", f"there is no Secret {name} in namespace {owner.namespace}; create it"

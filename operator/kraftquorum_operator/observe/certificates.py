@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
@@ -29,6 +29,7 @@ from kraftquorum_operator.model.certificates import (
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.pem import PemError, read_bundle, read_leaves
 from kraftquorum_operator.observe.foreign import belongs_to
+from kraftquorum_operator.observe.missing_right import is_right_missing, why_unreadable
 
 CA = "ca.crt"
 PREPARED = "next-ca"
@@ -66,7 +67,7 @@ async def read_certificates(
         *(_get(kube, owner, kind, part) for kind, part in wanted),
         *([_get(kube, owner, "Secret", secret_name, KubeError)] if secret_name else []),
     )
-    refused = [str(answer) for answer in answers if isinstance(answer, KubeError)]
+    refused = _refusals(owner, wanted, answers)
     bodies = [None if isinstance(answer, KubeError) else answer for answer in answers]
     authority, nodes, operator, clients, *rest = bodies
     foreign = [
@@ -90,6 +91,19 @@ async def read_certificates(
         source=_read_source(owner, rest[0]) if rest and rest[0] is not None else None,
     )
     return certificates, _access(operator_data)
+
+
+def _refusals(
+    owner: Owner,
+    wanted: Sequence[tuple[str, str]],
+    answers: Sequence[Body | KubeError | None],
+) -> list[str]:
+    """Why objects cannot be read; a right on Secrets that is missing is named once for all."""
+    kinds = [kind for kind, _ in wanted] + ["Secret"] * (len(answers) - len(wanted))
+    errors = [(k, a) for k, a in zip(kinds, answers, strict=True) if isinstance(a, KubeError)]
+    denied = [error for kind, error in errors if kind == "Secret" and is_right_missing(error)]
+    others = [str(error) for _, error in errors if error not in denied]
+    return [why_unreadable(error, owner.namespace) for error in denied[:1]] + others
 
 
 async def _get(

@@ -24,7 +24,7 @@ from kraftquorum_operator.preflight import (
     missing_rights,
     watchable_namespaces,
 )
-from kraftquorum_operator.rights import WATCHED
+from kraftquorum_operator.rights import SECRETS, WATCHED
 from kraftquorum_operator.settings import load_settings
 
 
@@ -117,12 +117,41 @@ class Namespaced(Roles):
 async def test_a_namespace_that_is_gone_keeps_no_other_one_waiting() -> None:
     settings = load_settings(namespace="a,b,c", lease_namespace="ops")
     roles = cast("Any", Namespaced("a", "c"))
-    assert len(await missing_rights(roles, settings)) == len(WATCHED)
+    assert len(await missing_rights(roles, settings)) == len([r for r in WATCHED if not r.limits])
     async with asyncio.timeout(60):
         await await_rights(roles, settings, retry_s=0.001)
     assert await watchable_namespaces(roles, settings) == ("a", "c")
     refused = cast("Any", Roles(set(), FORBIDDEN))
     assert await watchable_namespaces(refused, settings) == ("a", "b", "c")
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.preflight:_missing_in",
+    "[right for right in WATCHED if not right.limits]",
+    "WATCHED",
+)
+async def test_a_right_that_some_quorums_need_limits_these_and_delays_no_start() -> None:
+    roles = Roles({(verb, "secrets") for verb in SECRETS.verbs})
+    settings = load_settings(namespace="a,b", lease_namespace="ops")
+    assert await missing_rights(cast("Any", roles), settings) == []
+    with capture_logs() as logs:
+        async with asyncio.timeout(60):
+            await await_rights(cast("Any", roles), settings, retry_s=0.001)
+    (line,) = logs
+    assert line["event"] == "rights_limited"
+    assert line["missing"] == (
+        "get,create,patch,delete secrets in namespace a; "
+        "get,create,patch,delete secrets in namespace b"
+    )
+    assert line["limits"] == "quorums with TLS or access control wait; all others go on"
+    assert await watchable_namespaces(cast("Any", roles), settings) == ("a", "b")
+
+
+async def test_a_namespace_that_is_gone_is_no_limit() -> None:
+    roles = Namespaced("a")
+    with capture_logs() as logs:
+        await await_rights(cast("Any", roles), load_settings(namespace="a,b"), retry_s=0.001)
+    assert logs == []
 
 
 async def test_every_right_is_asked_for_once_in_every_namespace() -> None:

@@ -559,9 +559,25 @@ def test_the_operator_reaches_the_nodes_while_it_may_not_read_another_object(nam
     made = world()
     assert read(made) == ("", True)
     made.kube.errors[name] = FORBIDDEN
-    assert read(made) == ("secrets is forbidden", True)
+    why, reaches = read(made)
+    assert why.startswith("secrets is forbidden")
+    assert reaches
     made.kube.errors["demo-operator-tls"] = FORBIDDEN
-    assert read(made) == ("secrets is forbidden", False)
+    why, reaches = read(made)
+    assert why.startswith("secrets is forbidden")
+    assert not reaches
+
+
+def test_a_missing_right_on_secrets_is_named_once_with_what_to_grant() -> None:
+    made = world()
+    for name in ("demo-ca", "demo-node-tls", "demo-operator-tls"):
+        made.kube.errors[name] = RefusedError(403, "Forbidden", f'secrets "{name}" is forbidden')
+    assert read(made)[0] == (
+        'secrets "demo-ca" is forbidden; grant the operator\'s role get, create, patch, delete on '
+        "secrets in namespace test"
+    )
+    made.kube.errors = {"demo-ca": RefusedError(400, "BadRequest", "not valid")}
+    assert read(made)[0] == "not valid"
 
 
 def test_the_operator_reaches_the_nodes_while_another_owner_has_a_name() -> None:

@@ -119,6 +119,8 @@ async def test_a_secret_that_cannot_be_read_is_a_fact(error: KubeError) -> None:
     kube.errors["shop"] = error
     found = (await look(kube)).facts.tokens["shop", "token"]
     assert found.reason == "SecretUnreadable"
+    granted = "grant the operator's role get, create, patch, delete on secrets in namespace"
+    assert (granted in found.message) == (error is FORBIDDEN)
 
 
 @pytest.mark.parametrize("name", ["demo-access", "demo-operator-token"])
@@ -126,7 +128,7 @@ async def test_the_operator_s_own_secrets_that_it_may_not_read_are_a_fact(name: 
     """The repairs of a quorum without guarded pods do not need them."""
     kube = Kube()
     kube.errors[name] = FORBIDDEN
-    assert "forbidden" in (await look(kube)).facts.unreadable
+    assert "forbidden; grant the operator's role get" in (await look(kube)).facts.unreadable
     read = await look(kube, None, Pod("demo-0", "u", 0, guarded=True))
     assert read.facts is None
     assert read.operator_token is None

@@ -416,7 +416,7 @@ def test_monitors_find_what_they_are_for() -> None:
     assert drop["sourceLabels"] == [_meta(names.LABEL_METRICS_PORT)]
     assert (drop["action"], drop["regex"]) == ("drop", ".+")
     for endpoint in (shared, separate):
-        given = {r["targetLabel"]: r for r in endpoint["relabelings"]}
+        given = {r["targetLabel"]: r for r in endpoint["relabelings"] if "targetLabel" in r}
         wanted = {"quorum": names.LABEL_INSTANCE, "node_id": names.LABEL_POD_INDEX}
         for target, label in wanted.items():
             assert given[target]["sourceLabels"] == [_meta(label)]
@@ -424,6 +424,49 @@ def test_monitors_find_what_they_are_for() -> None:
     on = "--set=monitoring.podMonitor.enabled=true"
     some = of_kind(chart.render(*CASES["namespaced"], on), "PodMonitor")[0]["spec"]
     assert some["namespaceSelector"] == {"matchNames": ["team-a", "team-b"]}
+
+
+def test_a_quorum_with_tls_or_access_control_has_a_monitor_that_nodes_answer() -> None:
+    on = [
+        "--set=monitoring.podMonitor.enabled=true",
+        "--set=monitoring.podMonitor.quorums[0].namespace=data",
+        "--set=monitoring.podMonitor.quorums[0].name=demo",
+    ]
+    tls = "--set=monitoring.podMonitor.quorums[0].tls=true"
+    token = "--set=monitoring.podMonitor.quorums[0].tokenSecret.name=reader"
+    every, own = of_kind(chart.render(*on, tls, token), "PodMonitor")
+    # The CA and the token are taken from the monitor's own namespace.
+    assert own["metadata"]["namespace"] == "data"
+    assert "namespaceSelector" not in own["spec"]
+    shared, separate = own["spec"]["podMetricsEndpoints"]
+    assert shared["scheme"] == "https"
+    assert shared["tlsConfig"] == {
+        "ca": {"configMap": {"name": names.client_ca("demo"), "key": "ca.crt"}},
+        "serverName": "localhost",
+    }
+    assert shared["tlsConfig"]["serverName"] in names.hosts("data", "demo", 0)
+    # A listener of its own speaks no TLS, and asks for the role as well.
+    assert "scheme" not in separate
+    for endpoint in (shared, separate):
+        assert endpoint["authorization"] == {"credentials": {"name": "reader", "key": "token"}}
+    spec = QuorumSpec.model_validate({"tls": {"mode": "Managed"}})
+    config = node_config(spec, names.DEFAULTS)
+    pod = statefulset(Owner("data", "demo", "uid"), spec, config)["spec"]["template"]
+    assert own["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    # No node is scraped twice.
+    for endpoint in every["spec"]["podMetricsEndpoints"]:
+        assert "scheme" not in endpoint
+        (drop,) = [r for r in endpoint["relabelings"] if len(r["sourceLabels"]) == 2]
+        assert drop == {
+            "sourceLabels": ["__meta_kubernetes_namespace", _meta(names.LABEL_INSTANCE)],
+            "regex": "data;demo",
+            "action": "drop",
+        }
+    _, plain = of_kind(chart.render(*on, token), "PodMonitor")
+    assert all("scheme" not in endpoint for endpoint in plain["spec"]["podMetricsEndpoints"])
+    _, anonymous = of_kind(chart.render(*on, tls), "PodMonitor")
+    assert all("authorization" not in e for e in anonymous["spec"]["podMetricsEndpoints"])
+    assert len(of_kind(chart.render(on[0]), "PodMonitor")) == 1
 
 
 def _meta(label: str) -> str:
@@ -475,6 +518,8 @@ def test_dashboards_and_rules_are_the_files_that_there_are(tmp_path: Path) -> No
         ("ports.metrics=8081", "ports.metrics and ports.health: two ports"),
         ("commonLabels.app\\.kubernetes\\.io/instance=x", "take another label"),
         ("monitoring.podMonitor.interval=often", "/monitoring/podMonitor/interval"),
+        ("monitoring.podMonitor.quorums[0].name=x", "/monitoring/podMonitor/quorums/0.*namespace"),
+        ("monitoring.podMonitor.quorums[0].token=x", "/quorums/0.*'token' not allowed"),
         ("podLabels.app\\.kubernetes\\.io/name=kraftquorum", "take another label"),
         ("serviceAccount.create=false", "serviceAccount.name: name the account"),
         ("networkPolicy.nodes.enabled=true", "/networkPolicy/nodes.*'enabled' not allowed"),

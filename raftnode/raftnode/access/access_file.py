@@ -12,12 +12,10 @@ import structlog
 
 from raftnode.access.access_list import AccessList
 from raftnode.access.document import FILE_BYTES_MAX, AccessFileError, parse_access
-from raftnode.small_files import read_small_file, stamp_of_file
+from raftnode.followed_files import LOOK_S, FollowedFiles, Refused
+from raftnode.small_files import read_small_file
 
 _log = structlog.get_logger(__name__)
-
-LOOK_S = 1.0
-"""How often the file is looked at; a change is in force so much later, or a little more."""
 
 ValueT = TypeVar("ValueT")
 
@@ -56,9 +54,10 @@ class FollowedFile(Generic[ValueT]):
         self._path = path
         self._parse = parse
         self._observer: FileObserver | None = None
-        self._stamp = stamp_of_file(path)
-        self._problem = ""
-        self._data, self.current = self._read()
+        self._last: tuple[bytes, ValueT] | None = None
+        self._files = FollowedFiles((path,), self._read, AccessFileError)
+        self._last = self._files.first
+        self.current = self._last[1]
 
     def observe(self, observer: FileObserver) -> None:
         """Set the observer, and tell it of the file in force."""
@@ -72,31 +71,29 @@ class FollowedFile(Generic[ValueT]):
             await self.refresh()
 
     async def refresh(self) -> bool:
-        """Read the file again if it has changed or was refused; return whether its value did."""
-        stamp = await asyncio.to_thread(stamp_of_file, self._path)
-        if stamp == self._stamp and not self._problem:
+        """Take the file if it has changed and two looks saw no difference.
+
+        Returns:
+            Whether its value is another one.
+        """
+        look = await asyncio.to_thread(self._files.look)
+        if look is None:
             return False
-        changed = stamp != self._stamp
-        self._stamp = stamp
-        try:
-            data, value = await asyncio.to_thread(self._read)
-        except AccessFileError as error:
-            self._refuse(str(error), again=not changed)
+        if isinstance(look, Refused):
+            if not look.known:
+                self._refuse(look.problem)
             return False
-        refused, self._problem = self._problem, ""
-        if data == self._data:
-            if refused:
+        if look.value is self._last:
+            if look.after_refusal:
                 self._note_loaded()
             return False
-        self._data, self.current = data, value
+        self._last = look.value
+        self.current = self._last[1]
         _log.info("access_file_loaded", setting=self._setting, path=str(self._path))
         self._note_loaded()
         return True
 
-    def _refuse(self, problem: str, *, again: bool) -> None:
-        if again and problem == self._problem:
-            return
-        self._problem = problem
+    def _refuse(self, problem: str) -> None:
         _log.error("access_file_refused", setting=self._setting, problem=problem)
         if self._observer is not None:
             self._observer.note_file_refused(self._setting)
@@ -108,6 +105,9 @@ class FollowedFile(Generic[ValueT]):
     def _read(self) -> tuple[bytes, ValueT]:
         try:
             data = read_small_file(self._path, FILE_BYTES_MAX + 1)
+            last = self._last
+            if last is not None and data == last[0]:
+                return last
             return data, self._parse(data)
         except OSError as error:
             reason = error.strerror or type(error).__name__

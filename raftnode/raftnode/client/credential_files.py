@@ -22,7 +22,7 @@ from raftnode.api.media import HEADER_CLUSTER_ID
 from raftnode.client.credentials import NO_CREDENTIALS, Credentials
 from raftnode.client.errors import CredentialsError
 from raftnode.core.types import Endpoint
-from raftnode.small_files import stamp_of_file
+from raftnode.followed_files import FollowedFiles, Refused
 
 PartT = TypeVar("PartT")
 
@@ -134,7 +134,7 @@ class CredentialFiles:
             CredentialsError: the first time, if a file cannot be used.
         """
         self._look_at_s = self._clock() + CHECK_S
-        changed = [part.look(first=self._loaded is None) for part in (self._tls, self._token)]
+        changed = [part.look() for part in (self._tls, self._token)]
         if self._loaded is None or any(changed):
             version = 0 if self._loaded is None else self._loaded.version + 1
             self._loaded = LoadedCredentials(
@@ -164,38 +164,41 @@ _shared: weakref.WeakValueDictionary[tuple[Credentials, str | None], CredentialF
 
 
 class _Part(Generic[PartT]):
-    """Some files, and what was last read from them."""
+    """Some files, and what was last read from them.
+
+    A change is taken at once: a node has refused what was read, and the next look may be the last.
+    """
 
     def __init__(self, paths: tuple[Path | None, ...], read: Callable[[], PartT | None]) -> None:
-        self._paths = [path for path in paths if path is not None]
+        self._paths = tuple(path for path in paths if path is not None)
         self._read = read
-        self._stamps: list[tuple[int, ...] | None] | None = None
+        self._files: FollowedFiles[PartT | None] | None = None
         self._problem = ""
         self.value: PartT | None = None
 
-    def look(self, *, first: bool) -> bool:
+    def look(self) -> bool:
         """Read the files again if they have changed; return whether the value did.
 
         Raises:
             CredentialsError: they cannot be used, and there is no earlier value.
         """
-        # Before the reading: a change during it is a change for the next look.
-        stamps = [stamp_of_file(path) for path in self._paths]
-        if stamps == self._stamps:
+        if self._files is None:
+            self._files = FollowedFiles(
+                self._paths, self._read, CredentialsError, settled=False, retry_looks=1
+            )
+            self.value = self._files.first
+            return True
+        look = self._files.look()
+        if look is None:
             return False
-        try:
-            value = self._read()
-        except CredentialsError as error:
-            if first:
-                raise
-            if str(error) != self._problem:
-                self._problem = str(error)
-                _logger.warning("%s; the client keeps what it read before", error)
+        if isinstance(look, Refused):
+            if look.problem != self._problem:
+                self._problem = look.problem
+                _logger.warning("%s; the client keeps what it read before", look.problem)
             return False
         self._problem = ""
-        self._stamps = stamps
-        changed = value != self.value
-        self.value = value
+        changed = look.value != self.value
+        self.value = look.value
         return changed
 
 

@@ -1,8 +1,7 @@
 """Watches the files of a listener, and keeps the last good material.
 
-Kubernetes replaces the files of a mounted Secret by one link, `..data`. A tool may also replace
-them one after the other: between the two steps they do not belong together, and the listener goes
-on with what it has.
+Between two steps of a tool that replaces them one after the other they do not belong together, and
+the listener goes on with what it has.
 """
 
 from __future__ import annotations
@@ -12,27 +11,18 @@ import datetime as dt
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import structlog
 
-from raftnode.small_files import stamp_of_file
+from raftnode.followed_files import LOOK_S, FollowedFiles, Refused
 from raftnode.tls.certificates import Certificate
 from raftnode.tls.material import Material, TlsError, TlsRules, load_material
 
 _log = structlog.get_logger(__name__)
 
-LOOK_S = 1.0
-"""Interval between two looks at the files."""
-
 EXPIRES_SOON = 0.1
 """Share of its validity that is left when a certificate expires soon; as in the alert."""
-
-RETRY_S = 60.0
-"""Bad files that do not change are read again after this: a certificate may become valid."""
-
-Stamp = tuple[tuple[int, ...] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +56,15 @@ class TlsFiles:
         self.rules = rules
         self._cluster_id = cluster_id
         self._on_reload = on_reload
-        self._stamp = stamp_of(rules.paths)
-        self.material: Material = load_material(rules)
+        self._read_rules = rules
+        # Refused files are read again: a certificate may become valid.
+        self._files = FollowedFiles(rules.paths, self._load, TlsError)
+        self.material: Material = self._files.first
         self._trusted_by: WeakKeyDictionary[ssl.SSLContext, tuple[Certificate, ...]]
         self._trusted_by = WeakKeyDictionary()
         self._note_trusted()
         self.version = 0
         self.problem: str | None = None
-        self._looks_since_problem = 0
         self._warned: str | None = None
 
     def trusted_by(self, context: ssl.SSLContext) -> tuple[Certificate, ...]:
@@ -115,16 +106,16 @@ class TlsFiles:
 
     async def look(self) -> bool:
         """Take the files if they have changed and are good; return whether they were taken."""
-        rules = replace(self.rules, cluster_id=self._cluster_id() or self.rules.cluster_id)
-        stamp, loaded = await asyncio.to_thread(self._read, rules)
-        if loaded is None:
+        self._read_rules = replace(
+            self.rules, cluster_id=self._cluster_id() or self.rules.cluster_id
+        )
+        look = await asyncio.to_thread(self._files.look)
+        if look is None:
             return False
-        # The stamp is from before the reading: a change during it is one for the next look.
-        self._stamp = stamp
-        if isinstance(loaded, TlsError):
-            self._refuse(str(loaded))
+        if isinstance(look, Refused):
+            self._refuse(look.problem)
             return False
-        self._looks_since_problem = 0
+        loaded = look.value
         was_bad, self.problem = self.problem is not None, None
         if loaded.is_like(self.material) and not was_bad:
             return False
@@ -143,22 +134,10 @@ class TlsFiles:
         self._on_reload(Reload(self.rules.listener, None))
         return changed
 
-    def _read(self, rules: TlsRules) -> tuple[Stamp, Material | TlsError | None]:
-        """Read changed files; None: they have not changed. Runs on another thread."""
-        stamp = stamp_of(rules.paths)
-        if stamp == self._stamp:
-            if self.problem is None:
-                return stamp, None
-            self._looks_since_problem += 1
-            if self._looks_since_problem * LOOK_S < RETRY_S:
-                return stamp, None
-        try:
-            return stamp, load_material(rules)
-        except TlsError as error:
-            return stamp, error
+    def _load(self) -> Material:
+        return load_material(self._read_rules)
 
     def _refuse(self, problem: str) -> None:
-        self._looks_since_problem = 0
         if problem == self.problem:
             return
         self.problem = problem
@@ -169,8 +148,3 @@ class TlsFiles:
             in_force=self.material.certificate.sha256,
         )
         self._on_reload(Reload(self.rules.listener, problem))
-
-
-def stamp_of(paths: tuple[Path, ...]) -> Stamp:
-    """What changes when a file changes, or the link that leads to it."""
-    return tuple(map(stamp_of_file, paths))

@@ -114,6 +114,7 @@ async def test_a_token_is_checked_again_with_new_keys(tmp_path: Path):
     assert tokens.verify(token, "hash").name == "shop/app"
     assert tokens.verify(token, "hash").name == "shop/app"
     write_keys(path, OTHER)
+    assert not await file.refresh()
     assert await file.refresh()
     try:
         tokens.verify(token, "hash")

@@ -126,6 +126,7 @@ class Api:
     async def grant(self, *subjects: Any) -> None:
         self.path.write_text(json.dumps({"subjects": [*subjects]}))
         assert self.file is not None
+        assert not await self.file.refresh()
         assert await self.file.refresh()
 
     def refused(self, reason: str) -> float | None:
@@ -594,12 +595,15 @@ async def test_an_open_session_is_refused_once_the_key_of_its_token_is_withdrawn
     ):
         assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
         write_keys(tmp_path / "jwks.json", next_issuer, issuer)
+        assert not await file.refresh()
         assert await file.refresh()
         assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
         write_keys(tmp_path / "jwks.json", next_issuer)
+        assert not await file.refresh()
         assert await file.refresh()
         assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "AUTHENTICATION_FAILED"
         write_keys(tmp_path / "jwks.json", next_issuer, issuer)
+        assert not await file.refresh()
         assert await file.refresh()
         assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
 

@@ -228,6 +228,7 @@ async def test_a_connection_is_renewed_before_a_certificate_expires(replica, tmp
     [link] = a.pool._links.values()
     old = link._connection
     authority.issue(tmp_path / "b", uris=[f"{SPIFFE}/{CLUSTER}/node/2"])
+    assert not await short.look()
     assert await short.look()
     await until(lambda: link._connection is not old)
     assert a.failures.empty()
@@ -243,6 +244,7 @@ async def test_a_renewal_that_fails_leaves_the_connection(replica, tmp_path, aut
     stranger = Authority()
     new = stranger.issue(tmp_path / "a", uris=[f"{SPIFFE}/{CLUSTER}/node/1"])
     new.ca.write_bytes(stranger.pem + authority.pem)
+    assert not await files.look()
     assert await files.look()
     a.pool.renew()
     await until(lambda: b.tls_failures)
@@ -260,11 +262,13 @@ async def test_a_connection_that_a_former_ca_verified_ends(replica, tmp_path, au
     await answered(a, b)
     # A new certificate alone leaves connections as they are.
     authority.issue(tmp_path / "b", uris=[f"{SPIFFE}/{CLUSTER}/node/2"])
+    assert not await files.look()
     assert await files.look()
     b.server.renew()
     await asyncio.sleep(0.5)
     assert a.pool.connected
     (tmp_path / "b" / "ca.crt").write_bytes(authority.pem + Authority().pem)
+    assert not await files.look()
     assert await files.look()
     b.server.renew()
     with contextlib.suppress(TimeoutError):
@@ -286,6 +290,7 @@ async def test_a_connection_whose_request_came_after_the_ca_changed_ends_too(
     client = files_of(tmp_path / "a", authority, 1).material.client
     reader, writer = await asyncio.open_connection(at.host, at.port, ssl=client)
     (tmp_path / "b" / "ca.crt").write_bytes(authority.pem + Authority().pem)
+    assert not await files.look()
     assert await files.look()
     writer.write(
         b"GET /v1/peer HTTP/1.1\r\nHost: b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -315,6 +320,7 @@ async def test_a_dialled_connection_that_a_former_ca_verified_ends(replica, tmp_
     a.addresses.learn_hello(b.key, await b.listen())
     await answered(a, b)
     Authority().issue(tmp_path / "a", uris=[f"{SPIFFE}/{CLUSTER}/node/1"])
+    assert not await files.look()
     assert await files.look()
     a.pool.renew()
     with contextlib.suppress(TimeoutError):
@@ -346,6 +352,7 @@ async def test_a_connection_that_is_made_while_the_cas_change_is_renewed(
     async with asyncio.timeout(30):
         await gate.asked.wait()
     (tmp_path / "a" / "ca.crt").write_bytes(authority.pem + Authority().pem)
+    assert not await files.look()
     assert await files.look()
     a.pool.renew()
     gate.opened.set()

@@ -17,6 +17,7 @@ Without processes, sockets or clocks of their own:
 - `operatorworld`: a model of a cluster with a quorum, for the operator's decisions;
 - `replicadirs`: data directories of replicas with a known history, and damage to them;
 - `memoryservice`: a node's service in memory, for tests of a node's clients;
+- `fullpipe`: a file that hangs;
 - `certificates`: authorities and certificates for tests;
 - `accounttokens`: tokens of ServiceAccounts, signed for tests.
 

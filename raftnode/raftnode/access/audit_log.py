@@ -3,20 +3,21 @@
 A line has no secret: no token, no hash of one, no key and no value of a record. Refusals are
 limited, by reason and subject; a line says how many like it were left out before it. Changes are
 never left out.
+
+A thread writes the lines, so a file that hangs delays nothing else. A bounded number of lines
+waits. When the queue is full, no change of the quorum begins, and other lines are lost and counted.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
+from raftnode.access.audit_writer import LOST, AuditWriter, Line
 from raftnode.errors import ConfigurationError
 from raftnode.log_limit import LineBudget
 
@@ -25,7 +26,15 @@ _log = structlog.get_logger(__name__)
 STDERR = "stderr"
 OFF = "off"
 
-_STDERR_DESCRIPTOR = 2
+QUEUE_LINES = 1024
+"""How many lines wait for the file at most, with the places of changes that have begun."""
+
+REFUSAL_LINES = QUEUE_LINES // 2
+"""With so many lines waiting, lines about refusals are lost: the rest is for changes."""
+
+FLUSH_S = 2.0
+"""How long the end of a node waits for the file."""
+
 _TEXT_MAX = 500
 
 
@@ -61,71 +70,105 @@ class AuditRecord:
 
 
 class AuditLog:
-    """Writes the lines.
+    """Has the lines written, by a thread; its own methods are of one thread and do not block.
 
     Args:
         path: of the file, to which lines are appended; None: stderr.
-        on_lost: is called for each line that could not be written.
+        on_lost: is called for each line that is lost, on either thread.
 
     Raises:
         ConfigurationError: the file cannot be opened.
     """
 
     def __init__(self, path: Path | None, on_lost: Callable[[], None] = lambda: None) -> None:
-        self._path = path
         self.on_lost = on_lost
         self._refusals = LineBudget()
-        self._lost = LineBudget()
-        self._descriptor = _STDERR_DESCRIPTOR
-        if path is not None:
-            try:
-                self._descriptor = _open(path)
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
-                raise ConfigurationError(
-                    f"audit_log: {path} cannot be opened: {reason}; give a file that the node may "
-                    f"write, or {STDERR} or {OFF}"
-                ) from None
+        self._dropped = LineBudget()
+        self._failed = LineBudget()
+        self._reserved = 0
+        self._lost = 0
+        try:
+            self._writer = AuditWriter(path, self._note_failed)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ConfigurationError(
+                f"audit_log: {path} cannot be opened: {reason}; give a file that the node may "
+                f"write, or {STDERR} or {OFF}"
+            ) from None
+
+    def reserve(self) -> bool:
+        """Keep a place for the line of a change that is about to begin.
+
+        Returns:
+            Whether there is one. If so, `reserved_change` takes it. If not, the change must not
+            begin: it would leave no line.
+        """
+        has_room = self._has_room(QUEUE_LINES)
+        self._reserved += has_room
+        return has_room
+
+    def reserved_change(self, record: AuditRecord) -> None:
+        """Write a line about a change that has a place, done or not."""
+        self._reserved -= 1
+        self._put(record, {})
 
     def change(self, record: AuditRecord) -> None:
-        """Write a line about a change, done or not."""
-        self._write(record, {})
+        """Write a line about a change that could not be refused, done or not."""
+        if self._has_room(QUEUE_LINES):
+            self._put(record, {})
+        else:
+            self._drop(record, {})
 
     def refusal(self, record: AuditRecord) -> None:
         """Write a line about a refusal, or leave it out if there were many like it."""
         left_out = self._refusals.take(f"{record.reason} {record.subject}")
-        if left_out is not None:
-            self._write(record, left_out)
+        if left_out is None:
+            return
+        if self._has_room(REFUSAL_LINES):
+            self._put(record, left_out)
+        else:
+            self._drop(record, left_out)
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._path is not None:
-            os.close(self._descriptor)
+    def flush(self, timeout_s: float = FLUSH_S) -> bool:
+        """Wait until all lines are written; return whether that came in time. Blocks."""
+        return self._writer.flush(timeout_s)
 
-    def _write(self, record: AuditRecord, more: dict[str, int]) -> None:
+    def close(self, timeout_s: float = FLUSH_S) -> None:
+        """Write what waits, and close the file; what is left after the timeout is lost. Blocks."""
+        left = self._writer.close(timeout_s)
+        if left:
+            problem = f"not written within {timeout_s:g} s, and the process ends"
+            _log.error("audit_line_lost", problem=problem, lines=left)
+        for _ in range(left):
+            self.on_lost()
+
+    def _has_room(self, lines: int) -> bool:
+        return self._writer.waiting + self._reserved < lines
+
+    def _put(self, record: AuditRecord, more: dict[str, int]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         fields = {name: _short(value) for name, value in asdict(record).items() if value}
-        line = json.dumps({"time": now, **fields, **more}).encode() + b"\n"
-        try:
-            self._follow_rotation()
-            os.write(self._descriptor, line)
-        except OSError as error:
-            self.on_lost()
-            problem = error.strerror or type(error).__name__
-            self._lost.say(_log.error, "audit_line_lost", problem=problem)
+        lost = {LOST: self._lost} if self._lost else {}
+        self._lost = 0
+        self._writer.put({"time": now, **fields, **more, **lost})
 
-    def _follow_rotation(self) -> None:
-        """Open the file again if it was moved or deleted."""
-        if self._path is None:
-            return
-        own = os.fstat(self._descriptor)
-        with suppress(FileNotFoundError):
-            there = self._path.stat()
-            if (there.st_ino, there.st_dev) == (own.st_ino, own.st_dev):
-                return
-        opened = _open(self._path)
-        os.close(self._descriptor)
-        self._descriptor = opened
+    def _drop(self, record: AuditRecord, left_out: dict[str, int]) -> None:
+        self._lost += 1 + sum(left_out.values())
+        problem = f"{self._writer.waiting} lines wait for the file"
+        self._say_lost(self._dropped, {**asdict(record), **left_out}, problem)
+
+    def _note_failed(self, line: Line, error: Exception) -> None:
+        """Report a line that could not be written; on the writer's thread."""
+        strerror = error.strerror if isinstance(error, OSError) else None
+        self._say_lost(self._failed, line, strerror or type(error).__name__)
+
+    def _say_lost(self, budget: LineBudget, line: Line, problem: str) -> None:
+        self.on_lost()
+        # A change has a line of its own here, which refusals do not displace.
+        shown = {name: line.get(name) for name in ("operation", "subject", "outcome")}
+        budget.say(
+            _log.error, "audit_line_lost", line["event"], problem=problem, of=line["event"], **shown
+        )
 
 
 def open_audit_log(setting: str | None, *, by_default: bool) -> AuditLog | None:
@@ -141,10 +184,6 @@ def open_audit_log(setting: str | None, *, by_default: bool) -> AuditLog | None:
     if setting == OFF or (setting is None and not by_default):
         return None
     return AuditLog(None if setting in {None, STDERR} else Path(str(setting)))
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _short(value: str) -> str:

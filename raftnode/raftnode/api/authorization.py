@@ -30,7 +30,7 @@ from raftnode.access.access_list import (
     Reason,
     token_hash,
 )
-from raftnode.access.audit_log import AuditLog, AuditRecord
+from raftnode.access.audit_log import QUEUE_LINES, AuditLog, AuditRecord
 from raftnode.access.roles import EVERYTHING, Verb
 from raftnode.access.service_accounts import (
     AccountTokens,
@@ -312,11 +312,22 @@ class Gate:
 
     @contextmanager
     def audited(self, request: web.Request, need: Need) -> Generator[None]:
-        """Write the outcome of a change of the quorum, or of the node, into the audit log."""
+        """Write the outcome of a change of the quorum, or of the node, into the audit log.
+
+        Raises:
+            RequestError: AUDIT_LOG_FULL: there would be no line about the change.
+        """
         audit, caller = self._audit, request[CALLER]
         if audit is None or need.verb not in _CHANGES:
             yield
             return
+        has_place = audit.reserve()
+        if not has_place and need.verb is not Verb.RESIGN:  # A pod that ends must not wait for it.
+            raise refusal(
+                "AUDIT_LOG_FULL",
+                f"{QUEUE_LINES} lines of the audit log wait for its file, which does not take "
+                "them; the node did nothing. Ask again once the file of audit_log can be written",
+            )
         outcome, error = "unknown", "INTERNAL"
         try:
             yield
@@ -328,7 +339,11 @@ class Gate:
             error = None  # the client has gone, and the change may go on
             raise
         finally:
-            audit.change(self._record("changed", caller, need.verb, outcome, error))
+            record = self._record("changed", caller, need.verb, outcome, error)
+            if has_place:
+                audit.reserved_change(record)
+            else:
+                audit.change(record)
 
     def _record(
         self, event: str, caller: Caller, verb: Verb, outcome: str, error: str | None

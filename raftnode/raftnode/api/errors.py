@@ -202,6 +202,12 @@ ERRORS: dict[str, ErrorKind] = {
         "The header `X-Kraftquorum-Cluster-Id` names another cluster than the node's; nothing was "
         "done.",
     ),
+    # Audit.
+    "AUDIT_LOG_FULL": ErrorKind(
+        503,
+        "The file of the audit log (`audit_log`) takes no lines and the queue before it is full. "
+        "The node makes no change that would leave no line.",
+    ),
     # Unknown outcomes and faults of the node.
     "TIMED_OUT": ErrorKind(
         504,

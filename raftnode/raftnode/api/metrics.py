@@ -110,7 +110,9 @@ class AccessMetrics(MetricTable[Any]):
         "1 while the file cannot be used and an earlier content of it is in force.",
         labels=("file",),
     )
-    audit_lines_lost = CounterRow("Lines of the audit log that could not be written.")
+    audit_lines_lost = CounterRow(
+        "Lines of the audit log that are lost: the file could not be written, or takes none."
+    )
     access_file_refusals = CounterRow("Files that could not be used.", labels=("file",))
 
     def __init__(self, registry: CollectorRegistry, listeners: Iterable[str] = ("client",)) -> None:

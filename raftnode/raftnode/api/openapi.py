@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from raftnode.access.roles import ROLES_FOR
+from raftnode.access.roles import ROLES_FOR, Verb
 from raftnode.api.errors import ERRORS
 from raftnode.api.guard import DATA_PATHS
 from raftnode.api.http import Route
@@ -67,6 +67,8 @@ def route_errors(route: Route) -> tuple[str, ...]:
         common = ("WRONG_LISTENER", *common)
     if route.need.verb in ROLES_FOR:
         common = (*_ACCESS, *common)
+    if route.need.verb is Verb.ADMIN:
+        common = (*common, "AUDIT_LOG_FULL")
     return tuple(dict.fromkeys((*route.errors, *common)))
 
 

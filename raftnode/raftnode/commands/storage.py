@@ -127,6 +127,7 @@ def format_directory(
                     target=json.dumps({"replica": str(key), "cluster_id": belongs}),
                 )
             )
+            audit.close()
         typer.echo(f"formatted {log_dir} as {key}, cluster id {belongs or 'not known yet'}")
 
 

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import stat
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from raftnode.access import audit_log as module
-from raftnode.access.audit_log import AuditLog, AuditRecord, open_audit_log
+from proofkit.fullpipe import FullPipe
+from raftnode.access import audit_writer as module
+from raftnode.access.audit_log import (
+    QUEUE_LINES,
+    REFUSAL_LINES,
+    AuditLog,
+    AuditRecord,
+    open_audit_log,
+)
 from raftnode.errors import ConfigurationError
 
 REFUSED = AuditRecord("refused", subject="app", reason="role_missing", outcome="not_done")
@@ -64,8 +75,10 @@ def test_a_rotated_file_is_replaced(tmp_path: Path):
     path = tmp_path / "audit"
     audit = AuditLog(path)
     audit.change(CHANGED)
+    assert audit.flush()
     path.rename(tmp_path / "audit.1")
     audit.change(CHANGED)
+    assert audit.flush()
     path.unlink()
     audit.change(CHANGED)
     audit.close()
@@ -85,10 +98,97 @@ def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(module.os, "write", fail)
         audit.change(CHANGED)
+        audit.change(CHANGED)
+        assert audit.flush()
+    audit.change(CHANGED)
     audit.change(CHANGED)
     audit.close()
-    assert len(lost) == 1
-    assert len(lines(tmp_path / "audit")) == 1
+    assert len(lost) == 2
+    assert [line.get("lost") for line in lines(tmp_path / "audit")] == [2, None]
+
+
+def read_all(pipe: FullPipe, audit: AuditLog) -> list[Any]:
+    """Read until the audit log has written everything."""
+    data, deadline_s = b"", time.monotonic() + 30
+    while not audit.flush(0.01) or not data.endswith(b"\n"):
+        data += pipe.read()
+        assert time.monotonic() < deadline_s
+    return [json.loads(line) for line in (data + pipe.read()).splitlines()]
+
+
+def test_a_file_that_hangs_delays_only_lines_about_what_happened(tmp_path: Path):
+    with FullPipe(tmp_path / "audit") as pipe:
+        audit = AuditLog(tmp_path / "audit")
+        audit.refusal(REFUSED)
+        assert audit.reserve()
+        audit.reserved_change(CHANGED)
+        assert not audit.flush(0.05)
+        assert [line["event"] for line in read_all(pipe, audit)] == ["refused", "changed"]
+        audit.close()
+
+
+def refused(number: int) -> AuditRecord:
+    return replace(REFUSED, subject=f"app-{number}")
+
+
+@pytest.mark.without("access.audit_log:AuditLog.reserve", "self._reserved += has_room", "pass")
+@pytest.mark.without("access.audit_log:AuditLog.refusal", "REFUSAL_LINES", "QUEUE_LINES")
+def test_with_a_full_queue_no_change_begins_and_lost_lines_are_counted(tmp_path: Path):
+    lost: list[int] = []
+    with FullPipe(tmp_path / "audit") as pipe:
+        audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
+        with capture_logs() as logged:
+            for number in range(REFUSAL_LINES + 100):
+                audit.refusal(refused(number))
+            assert len(lost) == 100, "the other half of the queue is for changes"
+            for _ in range(QUEUE_LINES - REFUSAL_LINES):
+                assert audit.reserve()
+            assert not audit.reserve()
+            audit.change(AuditRecord("voters_changed"))
+            assert len(lost) == 101
+            for _ in range(QUEUE_LINES - REFUSAL_LINES):
+                audit.reserved_change(CHANGED)
+            assert not audit.reserve()
+        events = [(line["event"], line["of"]) for line in logged]
+        assert events == [("audit_line_lost", "refused")] * 5 + [
+            ("audit_line_lost", "voters_changed")
+        ]
+        written = read_all(pipe, audit)
+        assert len(written) == QUEUE_LINES
+        assert [line["lost"] for line in written if "lost" in line] == [101]
+        assert written[REFUSAL_LINES]["lost"] == 101
+        assert audit.reserve()
+        audit.close()
+    assert len(lost) == 101
+
+
+def test_the_end_waits_for_a_file_that_hangs_within_a_bound(tmp_path: Path):
+    lost: list[int] = []
+    with FullPipe(tmp_path / "audit"), capture_logs() as logged:
+        audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
+        for _ in range(3):
+            audit.change(CHANGED)
+        started_s = time.monotonic()
+        audit.close(0.2)
+        assert 0.2 <= time.monotonic() - started_s < 20
+    assert len(lost) == 3
+    [line] = logged
+    assert (line["event"], line["lines"]) == ("audit_line_lost", 3)
+
+
+def test_the_end_writes_what_waits(tmp_path: Path):
+    audit = AuditLog(tmp_path / "audit")
+    for _ in range(QUEUE_LINES):
+        audit.change(CHANGED)
+    audit.close(60)
+    assert len(lines(tmp_path / "audit")) == QUEUE_LINES
+
+
+@pytest.mark.timeout(60)
+def test_a_fifo_without_a_reader_is_refused_at_the_start(tmp_path: Path):
+    os.mkfifo(tmp_path / "audit")
+    with pytest.raises(ConfigurationError, match="cannot be opened: No such device or address"):
+        AuditLog(tmp_path / "audit")
 
 
 def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path):
@@ -114,5 +214,5 @@ def test_the_setting_says_where_the_lines_go(tmp_path: Path, capfd: pytest.Captu
 
 def test_the_page_names_every_field():
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
-    fields = set(AuditRecord.__dataclass_fields__) - {"event"} | {"time", "left_out"}
+    fields = set(AuditRecord.__dataclass_fields__) - {"event"} | {"time", "left_out", "lost"}
     assert fields <= named

@@ -16,10 +16,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proofkit.accounttokens import AUDIENCE, ISSUER, AccountIssuer, write_keys
+from proofkit.fullpipe import FullPipe
 from proofkit.memoryservice import MemoryService
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
 from raftnode.access.access_list import token_hash
-from raftnode.access.audit_log import AuditLog
+from raftnode.access.audit_log import AuditLog, AuditRecord
 from raftnode.access.roles import Role
 from raftnode.access.service_accounts import LEEWAY_S, AccountTokens, KeySet
 from raftnode.api.authorization import Gate
@@ -608,19 +609,22 @@ async def test_an_open_session_is_refused_once_the_key_of_its_token_is_withdrawn
         assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
 
 
-def audited(tmp_path: Path) -> list[Any]:
+def audited(tmp_path: Path, audit: AuditLog) -> list[Any]:
+    assert audit.flush()
     return [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
 
 
+UPGRADE = {"raft_version": 2}
 CHANGES = {operation_id for operation_id, roles in ALLOWED.items() if roles == {ADMIN}}
 
 
 @pytest.mark.without(f"{GATE}.audited", "need.verb not in _CHANGES", "True")
 async def test_each_change_leaves_a_line_with_its_outcome(tmp_path: Path):
-    async with served(tmp_path, SUBJECTS, audit=AuditLog(tmp_path / "audit")) as api:
+    audit = AuditLog(tmp_path / "audit")
+    async with served(tmp_path, SUBJECTS, audit=audit) as api:
         for operation_id in sorted(CHANGES):
             await api.operate(operation_id, "admin", json={"x": 1})
-        lines = audited(tmp_path)
+        lines = audited(tmp_path, audit)
         assert {line["operation"] for line in lines} == CHANGES
         assert {line["outcome"] for line in lines} == {"not_done"}
         assert {line["error"] for line in lines} == {"INVALID_REQUEST"}
@@ -631,17 +635,43 @@ async def test_each_change_leaves_a_line_with_its_outcome(tmp_path: Path):
                 "token",
             )
             assert (line["remote"], line["listener"]) == ("127.0.0.1", "client")
-        await api.operate("upgrade", "admin", json={"raft_version": 2})
-        done = audited(tmp_path)[-1]
+        await api.operate("upgrade", "admin", json=UPGRADE)
+        done = audited(tmp_path, audit)[-1]
         assert (done["outcome"], done["target"]) == ("done", '{"raft_version":2}')
         assert "error" not in done
         api.service.fail_next(refusal("LEADERSHIP_LOST", "gone"))
-        await api.operate("upgrade", "admin", json={"raft_version": 2})
-        assert audited(tmp_path)[-1]["outcome"] == "unknown"
-        before = len(audited(tmp_path))
+        await api.operate("upgrade", "admin", json=UPGRADE)
+        assert audited(tmp_path, audit)[-1]["outcome"] == "unknown"
+        before = len(audited(tmp_path, audit))
         await api.operate("putKey", "all", data=b"1")
         await api.operate("getKey", "all")
-        assert len(audited(tmp_path)) == before
+        assert len(audited(tmp_path, audit)) == before
+
+
+@pytest.mark.without(f"{GATE}.audited", "not has_place and", "False and")
+async def test_a_change_that_would_leave_no_line_is_refused_and_others_are_not(tmp_path: Path):
+    with FullPipe(tmp_path / "audit") as pipe:
+        audit = AuditLog(tmp_path / "audit")
+        async with served(tmp_path, SUBJECTS, audit=audit) as api:
+            while audit.reserve():
+                audit.reserved_change(AuditRecord("changed"))
+            before = api.state()
+            for operation_id in sorted(CHANGES - {"resign"}):
+                status, body, _ = await api.operate(operation_id, "admin", json=UPGRADE)
+                assert (status, body["error"], body["outcome"]) == (
+                    503,
+                    "AUDIT_LOG_FULL",
+                    "not_done",
+                )
+                assert "1024 lines" in body["message"]
+            assert api.state() == before
+            status, _, _ = await api.operate("resign", "admin", json={})
+            assert status < 300
+            assert (await api.operate("putKey", "all", data=b"1"))[0] == 200
+            while not audit.flush(0.01):
+                pipe.read()
+            status, _, _ = await api.operate("upgrade", "admin", json=UPGRADE)
+            assert status < 300
 
 
 async def test_each_refusal_leaves_a_line_without_a_secret(tmp_path: Path):
@@ -653,7 +683,7 @@ async def test_each_refusal_leaves_a_line_without_a_secret(tmp_path: Path):
         await api.operate("getKey", "read", headers={HEADER_CLUSTER_ID: "other"})
         async with api.session("read") as session:
             await session.ask(Kind.PUT, BODIES[Kind.PUT])
-    lines = audited(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
     assert [(line["reason"], line.get("subject"), line["error"]) for line in lines] == [
         ("role_missing", "read", "AUTHORIZATION_FAILED"),
         ("unknown_credentials", None, "AUTHENTICATION_FAILED"),

@@ -39,7 +39,8 @@ def _fields(schema: Json, path: str) -> Iterator[str]:
     for name, value in properties.items():
         field = cast("Json", value)
         where = f"{path}.{name}"
-        kind = str(field.get("type", ""))
+        mixed = "x-kubernetes-int-or-string" in field
+        kind = "integer or string" if mixed else str(field.get("type", ""))
         if "enum" in field:
             kind = ", ".join(f"`{word}`" for word in cast("list[str]", field["enum"]))
         bounds = [

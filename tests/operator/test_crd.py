@@ -141,7 +141,7 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ({"storage": {"size": "255Mi"}}, r"spec\.storage\.size.*must be at least 256Mi"),
         (
             {"replacement": {"policy": "Sometimes"}},
-            r'spec\.replacement\.policy.*supported values: "Automatic", "Manual", "Off"',
+            r'spec\.replacement\.policy.*supported values: "Automatic", "Manual", "Disabled"',
         ),
         (
             {"replacement": {"gracePeriodSeconds": 1}},
@@ -261,8 +261,42 @@ def test_the_reported_settings_can_be_taken_away_again(
 
 def test_storage_is_immutable(devcluster: DevCluster, crd: None, namespace: str) -> None:
     devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body())
-    says = refusal(devcluster, namespace, body(storage={"size": "2Gi"}))
-    assert re.search(r"spec\.storage.*storage is immutable", says)
+    for other in ({"size": "2Gi"}, {"size": (1 << 30) + 1}, {"size": "1Gi", "className": "fast"}):
+        says = refusal(devcluster, namespace, body(storage=other))
+        assert re.search(r"spec\.storage.*storage is immutable", says), other
+
+
+@pytest.mark.parametrize("size", ["1024Mi", 1 << 30, "1Gi"])
+def test_the_same_size_in_another_notation_is_no_change(
+    devcluster: DevCluster, crd: None, namespace: str, size: str | int
+) -> None:
+    storage = {"size": "1Gi", "className": "standard"}
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(storage=storage))
+    again = storage | {"size": size}
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(storage=again))
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body(storage=storage))
+
+
+def test_values_that_yaml_reads_as_other_types_are_accepted(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    """`cpu: 1` is an integer to YAML, and an unquoted `Disabled` is text, which `Off` was not."""
+    text = """
+apiVersion: kraftquorum.io/v1alpha1
+kind: KRaftQuorum
+metadata: {name: demo}
+spec:
+  replacement: {policy: Disabled}
+  storage: {size: 1073741824}
+  resources:
+    requests: {cpu: 1, memory: 268435456}
+    limits: {cpu: 2, memory: 1Gi}
+"""
+    devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=text)
+    says = refusal(devcluster, namespace, body(resources={"limits": {"cpu": -1}}))
+    assert re.search(r"spec\.resources\.limits\.cpu.*greater than or equal to 0", says)
+    says = refusal(devcluster, namespace, body(storage={"size": 268435455}))
+    assert re.search(r"spec\.storage\.size.*must be at least 256Mi", says)
 
 
 def test_columns_scale_and_short_name(devcluster: DevCluster, crd: None, namespace: str) -> None:

@@ -25,16 +25,16 @@ def _provide_a_disk(krq, ordinal: int) -> None:
     krq.kubectl("delete", "pod", f"demo-{ordinal}", "--wait=false")
 
 
-def test_off_only_reports_and_manual_uses_the_disk_that_a_person_provides(
+def test_disabled_only_reports_and_manual_uses_the_disk_that_a_person_provides(
     krq, operators, writing
 ) -> None:
     operators.start()
-    krq.apply(voters=3, replacement={"policy": "Off", "gracePeriodSeconds": 2})
+    krq.apply(voters=3, replacement={"policy": "Disabled", "gracePeriodSeconds": 2})
     krq.ready(3)
     first = dict(krq.voters())
     writing.start()
 
-    # Off: reported, and nothing else, whether the disk is damaged or there is an empty one.
+    # Disabled: reported, and nothing else, whether the disk is damaged or there is an empty one.
     krq.break_disk(1)
     _waits(krq, "deletion_policy_allows")
     krq.until_status("what to do", lambda now: "delete its claim, then its pod" in now["message"])

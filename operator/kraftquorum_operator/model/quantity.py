@@ -1,15 +1,26 @@
-"""Sizes in the notation of Kubernetes."""
+"""Quantities in the notation of Kubernetes."""
 
 from __future__ import annotations
 
-from decimal import Decimal
+from fractions import Fraction
 
-_UNITS: dict[str, Decimal] = {
-    "m": Decimal("0.001"),
-    "": Decimal(1),
-    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
-    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
-}
+_DECIMAL = {"": Fraction(1), **{unit: Fraction(1000) ** n for n, unit in enumerate("kMGTPE", 1)}}
+_BINARY = {f"{unit}i": Fraction(1024) ** n for n, unit in enumerate("KMGTPE", 1)}
+_UNITS = {"m": Fraction(1, 1000), **_DECIMAL, **_BINARY}
+
+
+def amount(quantity: str) -> Fraction:
+    """What a quantity such as `10Gi`, `1.5G`, `500m` or `1073741824` amounts to.
+
+    Raises:
+        ValueError: it is not a quantity.
+    """
+    number = quantity.rstrip("mkKMGTPEi")
+    unit = quantity.removeprefix(number)
+    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
+        msg = f"{quantity!r} is not a size: it must be a number and a unit, such as 10Gi"
+        raise ValueError(msg)
+    return Fraction(number) * _UNITS[unit]
 
 
 def size_bytes(quantity: str) -> int:
@@ -18,9 +29,24 @@ def size_bytes(quantity: str) -> int:
     Raises:
         ValueError: it is not a size.
     """
-    number = quantity.rstrip("mkKMGTPEi")
-    unit = quantity.removeprefix(number)
-    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
-        msg = f"{quantity!r} is not a size: it must be a number and a unit, such as 10Gi"
-        raise ValueError(msg)
-    return int(Decimal(number) * _UNITS[unit])
+    return int(amount(quantity))
+
+
+def canonical(quantity: object) -> object:
+    """The one text of all quantities that amount to the same: `1Gi` of `1024Mi`, `1` of `1000m`.
+
+    So another notation of a quantity changes no object. Multiples of `1Mi` have a binary unit,
+    others a decimal one. A value that is no quantity stays as it is, for validation to refuse.
+    """
+    if isinstance(quantity, bool) or not isinstance(quantity, int | str):
+        return quantity
+    try:
+        value = amount(str(quantity))
+    except ValueError:
+        return quantity
+    if value.denominator != 1:
+        thousandths = value * 1000
+        return f"{thousandths}m" if thousandths.denominator == 1 else quantity
+    units = _DECIMAL if value % _BINARY["Mi"] else _BINARY
+    unit = next((u for u in reversed(units) if value and value % units[u] == 0), "")
+    return f"{value / units[unit]}{unit}" if unit else str(value)

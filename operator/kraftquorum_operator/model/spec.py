@@ -9,16 +9,38 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from kraftquorum_operator.model.access import QuorumAccess
 from kraftquorum_operator.model.config import config_schema, default_of
 from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
+from kraftquorum_operator.model.quantity import canonical
 from kraftquorum_operator.model.spec_base import Rule, SpecModel, rules
 from kraftquorum_operator.model.tls import QuorumTls
 
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+QUANTITY_LENGTH = 20
+
+Quantity = Annotated[
+    str,
+    Field(pattern=QUANTITY, max_length=QUANTITY_LENGTH),
+    BeforeValidator(canonical),
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "minimum": 0,
+            "pattern": QUANTITY,
+            "maxLength": QUANTITY_LENGTH,
+        }
+    ),
+]
+"""A quantity as text or as an integer, which is what YAML reads from `cpu: 1`."""
+
+
+def _amount(field: str) -> str:
+    """CEL of the quantity in a field that is text or an integer."""
+    return f"(type({field}) == int ? quantity('0').add(int({field})) : quantity({field}))"
 
 
 OBJECT_NAME = r"^([a-z0-9][-a-z0-9.]*)?[a-z0-9]$"
@@ -30,7 +52,7 @@ class Storage(SpecModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             {
-                "rule": "quantity(self.size).compareTo(quantity('256Mi')) >= 0",
+                "rule": f"{_amount('self.size')}.compareTo(quantity('256Mi')) >= 0",
                 "fieldPath": ".size",
                 "message": "storage.size must be at least 256Mi: nodes keep 64 MiB in reserve, and "
                 "accept writes only while twice as much is free",
@@ -38,7 +60,7 @@ class Storage(SpecModel):
         )
     )
 
-    size: Annotated[str, Field(pattern=QUANTITY, max_length=20)] = "1Gi"
+    size: Quantity = "1Gi"
     """Size of each volume, as a Kubernetes quantity, e.g. `10Gi`."""
     class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """StorageClass of the volumes; unset: the cluster's default."""
@@ -93,9 +115,9 @@ def _no_conflict(name: str) -> Rule:
 class Replacement(SpecModel):
     """What the operator does about a replica whose disk is lost."""
 
-    policy: Literal["Automatic", "Manual", "Off"] = "Automatic"
+    policy: Literal["Automatic", "Manual", "Disabled"] = "Automatic"
     """`Automatic`: the operator replaces it. `Manual`: the operator uses an empty disk that a
-    person provides, and deletes none. `Off`: the operator only reports it."""
+    person provides, and deletes none. `Disabled`: the operator only reports it."""
     grace_period_seconds: Annotated[int, Field(ge=1, le=86_400)] = 5
     """How long the old replica must have been silent before the operator replaces it."""
     order: Literal["AddFirst", "RemoveFirst"] = "AddFirst"
@@ -113,9 +135,9 @@ class Deletion(SpecModel):
 class Quantities(SpecModel):
     """Compute resources, as Kubernetes quantities."""
 
-    cpu: Annotated[str, Field(pattern=QUANTITY, max_length=20)] | None = None
-    """CPU, e.g. `500m`."""
-    memory: Annotated[str, Field(pattern=QUANTITY, max_length=20)] | None = None
+    cpu: Quantity | None = None
+    """CPU, e.g. `500m` or `1`."""
+    memory: Quantity | None = None
     """Memory, e.g. `256Mi`."""
 
 
@@ -144,10 +166,17 @@ class QuorumSpec(SpecModel):
     model_config = ConfigDict(
         json_schema_extra=rules(
             {
-                "rule": "self.storage == oldSelf.storage",
+                "rule": f"{_amount('self.storage.size')}"
+                f".compareTo({_amount('oldSelf.storage.size')}) == 0",
                 "fieldPath": ".storage",
-                "message": "storage is immutable; create a new KRaftQuorum for another size or "
-                "class",
+                "message": "storage is immutable; create a new KRaftQuorum for another size",
+            },
+            {
+                "rule": "has(self.storage.className) ? has(oldSelf.storage.className) && "
+                "self.storage.className == oldSelf.storage.className : "
+                "!has(oldSelf.storage.className)",
+                "fieldPath": ".storage",
+                "message": "storage is immutable; create a new KRaftQuorum for another class",
             },
             {
                 "rule": "self.replacement.gracePeriodSeconds * 1000 >= " + _cel("fetch_timeout_ms"),

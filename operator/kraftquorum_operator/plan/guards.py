@@ -300,9 +300,9 @@ def leader_can_move(case: Case) -> str | None:
 
 @guard(needs_person=True)
 def replacement_policy_allows(case: Case) -> str | None:
-    """`spec.replacement.policy` is not `Off`."""
-    if case.spec.replacement.policy == "Off":
-        return f"storage of replica {case.ordinal} is lost and spec.replacement.policy is Off"
+    """`spec.replacement.policy` is not `Disabled`."""
+    if case.spec.replacement.policy == "Disabled":
+        return f"storage of replica {case.ordinal} is lost and spec.replacement.policy is Disabled"
     return None
 
 

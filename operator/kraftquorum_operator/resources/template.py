@@ -9,11 +9,11 @@ one, or if a wanted field is missing. Pure.
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from typing import Any, cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
+from kraftquorum_operator.model.quantity import amount
 
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 """Annotation of `kubectl rollout restart`: the operator restarts the pods, and keeps it."""
@@ -33,12 +33,6 @@ DEFAULTS: dict[str, object] = {
 
 KEYS = ("name", "mountPath", "containerPort")
 """Fields that identify the items of a list."""
-
-_UNITS = {
-    "m": Decimal("0.001"),
-    **{unit: Decimal(1000) ** n for n, unit in enumerate("kMGTPE", 1)},
-    **{f"{unit}i": Decimal(1024) ** n for n, unit in enumerate("KMGTPE", 1)},
-}
 
 
 def template_changed(wanted: Body, live: Body) -> bool:
@@ -159,13 +153,7 @@ def _same(key: str, want: object, have: object) -> bool:
         return True
     if key in {"cpu", "memory"}:
         try:
-            return _quantity(str(want)) == _quantity(str(have))
-        except ArithmeticError:
+            return amount(str(want)) == amount(str(have))
+        except ValueError:
             return False
     return False
-
-
-def _quantity(text: str) -> Decimal:
-    number = text.rstrip("mkKMGTPEi")
-    unit = text[len(number) :]
-    return Decimal(number) * (_UNITS[unit] if unit else 1)

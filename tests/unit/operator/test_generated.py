@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,27 @@ def test_the_schema_is_structural() -> None:
                 walk(value, f"{path}.{key}")
 
     walk(crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"], "spec")
+
+
+NUMBERS = {"1.2", "1.3"}
+"""Of `config.tls_min_version`, which has the node's values; they need quotes."""
+
+
+def test_no_value_of_a_choice_is_a_boolean_to_yaml() -> None:
+    """YAML 1.1, which kubectl reads, takes an unquoted `Off` for false."""
+
+    def choices(node: object) -> Iterator[str]:
+        if isinstance(node, dict):
+            yield from node.get("enum", ())
+            for value in node.values():
+                yield from choices(value)
+
+    schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    values = set(choices(schema)) - NUMBERS
+    assert "Disabled" in values
+    for value in values:
+        assert yaml.safe_load(value) == value
+        assert value.lower() not in {"y", "n"}
 
 
 def test_every_guard_says_what_it_asks() -> None:

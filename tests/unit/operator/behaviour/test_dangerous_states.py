@@ -195,7 +195,7 @@ def said(told: ReportedWorld) -> list[str]:
     return texts + [event.message for event in told.events]
 
 
-@pytest.mark.parametrize("policy", ["Automatic", "Manual", "Off"])
+@pytest.mark.parametrize("policy", ["Automatic", "Manual", "Disabled"])
 @pytest.mark.parametrize("danger", DANGERS, ids=lambda danger: danger.__name__)
 def test_no_message_advises_deletion_where_it_could_be_the_last_copy(
     danger: Callable[[ReportedWorld], None], policy: str

@@ -120,7 +120,7 @@ def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
     ("wanted", "observation", "held_by"),
     [
         (spec(replacement={"policy": "Manual"}), made_anew(), "deletion_policy_allows"),
-        (spec(replacement={"policy": "Off"}), made_anew(), "deletion_policy_allows"),
+        (spec(replacement={"policy": "Disabled"}), made_anew(), "deletion_policy_allows"),
         (SPEC, with_quorum(made_anew(), confirmed=False), "confirmed_voters_required"),
         (
             SPEC,

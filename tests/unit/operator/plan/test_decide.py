@@ -562,7 +562,7 @@ def test_a_node_that_was_told_that_it_is_an_old_copy_loses_its_claim() -> None:
         (broken(10, 2), SPEC, "node_answers"),
         (broken(18, 2), SPEC, "node_answers"),
         (broken(13, 2), spec(replacement={"policy": "Manual"}), "deletion_policy_allows"),
-        (broken(13, 2), spec(replacement={"policy": "Off"}), "deletion_policy_allows"),
+        (broken(13, 2), spec(replacement={"policy": "Disabled"}), "deletion_policy_allows"),
         (with_quorum(broken(13, 2), confirmed=False), SPEC, "confirmed_voters_required"),
         (
             with_quorum(broken(13, 2), voters=(voter(0), voter(1), voter(2, silent_ms=4_000))),
@@ -600,7 +600,7 @@ def test_what_holds_the_deletion_of_a_broken_disk_back(observation, wanted, guar
             SPEC,
             "replica_silent_for_grace_period",
         ),
-        (caught_up(), spec(replacement={"policy": "Off"}), "replacement_policy_allows"),
+        (caught_up(), spec(replacement={"policy": "Disabled"}), "replacement_policy_allows"),
         (
             with_claim(caught_up(), replace(claim(2), phase="Pending")),
             SPEC,

@@ -72,7 +72,7 @@ def lowered() -> Observation:
 
 FOUR, AWAY = spec(voters=4), voter(2, silent_ms=20_000)
 FIRST = spec(voters=3, replacement={"order": "RemoveFirst"})
-OFF = spec(voters=3, replacement={"policy": "Off"})
+OFF = spec(voters=3, replacement={"policy": "Disabled"})
 MANUAL = spec(voters=3, replacement={"policy": "Manual"})
 COPIED = ClaimRecord(replica(2).directory_id, "another claim")
 LEAVING = with_pod(

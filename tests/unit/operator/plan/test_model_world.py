@@ -129,7 +129,7 @@ def meddle(world: World, fault: Fault) -> None:
         case "delete_latch":
             user_actions.delete_latch(world)
         case "policy":
-            policy = ("Automatic", "Manual", "Off")[fault.ordinal % 3]
+            policy = ("Automatic", "Manual", "Disabled")[fault.ordinal % 3]
             order = ("AddFirst", "RemoveFirst")[fault.ticks % 2]
             change(world, replacement={"policy": policy, "order": order})
         case "retention":

@@ -356,17 +356,3 @@ def test_refused_settings_and_those_that_nodes_have_are_in_the_status() -> None:
     assert told["Ready"].status == "False"
     assert status.waiting_for == "config_accepted"
     assert "the operator changes no pod" in status.message
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("1Gi", 1 << 30), ("1.5Gi", 3 << 29), ("2G", 2 * 10**9), ("100", 100), ("5000m", 5)],
-)
-def test_sizes_are_read_as_kubernetes_writes_them(text: str, found: int) -> None:
-    assert size_bytes(text) == found
-
-
-@pytest.mark.parametrize("text", ["", "Gi", "1KiB", "-1Gi", "1e3", "1..5Gi"])
-def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not a size"):
-        size_bytes(text)

@@ -245,8 +245,8 @@ def test_a_release_from_install_to_the_next_install(
     pods = release.kubectl("get", "pods", "-o", "name").split()
     assert f"pod/{lease['spec']['holderIdentity']}" in pods
 
-    # Upgrade: the CRD with it, a second operator, the quorum as it was.
-    release.install("--set=replicas=2")
+    # Upgrade: the CRD with it, a third operator, the quorum as it was.
+    release.install("--set=replicas=3")
     assert has_pause(cluster)
     release.rolled_out()
     assert quorum.voters() == first

@@ -183,9 +183,22 @@ def test_names_that_look_like_numbers_stay_names() -> None:
 
 
 def test_a_budget_only_protects_an_operator_that_has_another() -> None:
-    assert not of_kind(chart.render(), "PodDisruptionBudget")
-    budget = of_kind(chart.render("--set=replicas=2"), "PodDisruptionBudget")[0]
+    assert not of_kind(chart.render("--set=replicas=1"), "PodDisruptionBudget")
+    budget = of_kind(chart.render("--set=replicas=3"), "PodDisruptionBudget")[0]
     assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_by_default_a_second_operator_takes_over_when_the_node_of_the_first_is_down() -> None:
+    made = deployment()
+    assert made["spec"]["replicas"] == 2
+    (term,) = made["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    labels = term["podAffinityTerm"]["labelSelector"]["matchLabels"].items()
+    assert labels <= made["spec"]["template"]["metadata"]["labels"].items()
+    (budget,) = of_kind(chart.render(), "PodDisruptionBudget")
+    assert budget["spec"]["selector"]["matchLabels"].items() == labels
 
 
 def test_images_by_tag_by_digest_and_by_default() -> None:

@@ -1,10 +1,10 @@
-"""The handlers of kopf: which watch wakes which quorum, and when a resource may be deleted.
+"""The handlers of kopf: which watch wakes which quorum.
 
 No other module imports kopf, so that all other modules run and are tested without it.
 
-One daemon per KRaftQuorum reconciles it repeatedly; watches of its pods, claims,
-StatefulSet and latch only end its pause. Handlers return None and keep no state, so
-that kopf persists only its finalizer.
+kopf only watches. Its daemons and its handlers of changes would write finalizers, annotations and
+events into each resource, from an operator on standby too. So one task of our own per KRaftQuorum
+reconciles it repeatedly; watches of its pods, claims, StatefulSet and latch only end its pause.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any, cast
 
 import kopf
@@ -23,8 +22,8 @@ import structlog
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.observe.deletion import needs_finalizer
 from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.schedule.keepers import Keepers
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 
@@ -44,8 +43,7 @@ NAMESPACES_CHECK_S = 60.0
 """How often the operator checks which namespaces it can watch."""
 
 STOP_CHECK_S = 1.0
-"""How long a pausing daemon may take to notice that it is to stop."""
-
+"""How long a pausing task may take to notice that it is to stop."""
 
 _TASKS_LEFT_BY_KOPF = ("watcher for ", "stop-flag waiter")
 """Name prefixes of the tasks that kopf does not end after an error."""
@@ -160,23 +158,31 @@ async def _run_once(
     reconciler: Reconciler, wakeups: Wakeups, settings: Settings, stop: asyncio.Event
 ) -> None:
     registry = kopf.OperatorRegistry()
-    register(registry, reconciler, wakeups)
-    cast("Any", kopf.on).cleanup(registry=registry)(_stop_watches)
+    handlers = register(registry, reconciler, wakeups)
     liveness, host = settings.liveness_port, settings.liveness_host
     host = f"[{host}]" if ":" in host else host
-    await kopf.operator(
-        registry=registry,
-        # kopf's default needs the user's entry in passwd, which a container does not have.
-        identity=cast("Any", settings.identity),
-        standalone=True,
-        clusterwide=not settings.namespaces,
-        namespaces=list(settings.namespaces),
-        liveness_endpoint=f"http://{host}:{liveness}/healthz" if liveness else None,
-        stop_flag=stop,
-    )
+
+    async def cleanup(**_: object) -> None:
+        await handlers.stop()
+        await _stop_watches()
+
+    cast("Any", kopf.on).cleanup(registry=registry)(cleanup)
+    try:
+        await kopf.operator(
+            registry=registry,
+            # kopf's default needs the user's entry in passwd, which a container does not have.
+            identity=cast("Any", settings.identity),
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=list(settings.namespaces),
+            liveness_endpoint=f"http://{host}:{liveness}/healthz" if liveness else None,
+            stop_flag=stop,
+        )
+    finally:
+        await handlers.stop()
 
 
-async def _stop_watches(**_: object) -> None:
+async def _stop_watches() -> None:
     """Cancel what kopf leaves running when a watch fails.
 
     kopf 1.45 stops its other watches only where it is cancelled itself. After an error it closes
@@ -193,14 +199,10 @@ async def _stop_watches(**_: object) -> None:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Set kopf up: own names in the cluster, watches that end, short retries."""
-    settings.persistence.finalizer = names.FINALIZER
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(
-        prefix=names.KOPF_PREFIX, v1=False
-    )
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
-        prefix=names.KOPF_PREFIX, key="last-handled", v1=False
-    )
+    """Set kopf up: watches that end, short retries, and no writes."""
+    # kopf removes its own finalizer where no handler needs it; the operator's is not kopf's.
+    settings.persistence.finalizer = names.KOPF_FINALIZER
+    settings.posting.enabled = False
     # No watch of CRDs and namespaces: it needs rights on the whole cluster, and delays the start-up
     # without them. The preflight has checked that the API server serves our resource.
     settings.scanning.disabled = True
@@ -209,28 +211,20 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.connect_timeout = 10
     for group, _, plural in CHILDREN:
         settings.watching.label_selectors[group, plural] = f"{names.LABEL_APP}={names.APP}"
-    settings.execution.default_backoff = 2
     settings.networking.error_backoffs = (0.1, 0.5, 1, 2, 3)
-    settings.posting.reporting_component = names.MANAGER
-    settings.posting.event_name_prefix = "kraftquorum-"
     settings.peering.standalone = True
-    settings.background.cancellation_polling = 5
 
 
-def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: Wakeups) -> None:
-    """Register all handlers."""
+def register(
+    registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: Wakeups
+) -> _Handlers:
+    """Register all handlers; the caller stops them."""
     resource = (names.GROUP, names.VERSION, names.PLURAL)
     handlers = _Handlers(reconciler, wakeups)
 
     # kopf takes functions, not methods.
     async def startup(settings: kopf.OperatorSettings, **_: object) -> None:
         configure(settings)
-
-    async def keep(**given: Any) -> None:
-        await handlers.reconcile_until_stopped(**given)
-
-    async def delete(**given: Any) -> None:
-        await handlers.delete(**given)
 
     async def changed(**given: Any) -> None:
         handlers.changed(**given)
@@ -242,33 +236,11 @@ def register(registry: kopf.OperatorRegistry, reconciler: Reconciler, wakeups: W
     on.startup(registry=registry)(startup)
     on.login(registry=registry)(kopf.login_via_client)
     on.event(*resource, registry=registry)(changed)
-    on.delete(*resource, registry=registry, when=_needs_finalizer)(delete)
-    cast("Any", kopf).daemon(*resource, registry=registry, cancellation_timeout=2.0)(keep)
-    _need_no_finalizer(registry)
     for group, version, plural in CHILDREN:
         selector = (group, version, plural) if group else (version, plural)
         labels = {names.LABEL_APP: names.APP}
         on.event(*selector, registry=registry, labels=labels)(child)
-
-
-def _needs_finalizer(body: kopf.Body, **_: object) -> bool:
-    """Whether a deletion must delete objects that owner references do not delete."""
-    return needs_finalizer(dict(body))
-
-
-def _need_no_finalizer(registry: kopf.OperatorRegistry) -> None:
-    """Keep kopf from adding a finalizer only for its daemon, which ends without one.
-
-    A resource whose claims are kept can then be deleted while no operator runs.
-
-    kopf 1.45 has no public option for it: `kopf.daemon` always registers its handler with
-    `requires_finalizer=True`, and its author has decided against an option (nolar/kopf#896,
-    #1183). So this replaces the handlers in the private `OperatorRegistry._spawning._handlers`.
-    A test fails if a version of kopf has other names or an option for it.
-    """
-    spawning = cast("Any", registry)._spawning  # noqa: SLF001 - there is no public way
-    daemons = spawning._handlers  # noqa: SLF001
-    daemons[:] = [replace(daemon, requires_finalizer=False) for daemon in daemons]
+    return handlers
 
 
 class _Handlers:
@@ -277,11 +249,16 @@ class _Handlers:
     def __init__(self, reconciler: Reconciler, wakeups: Wakeups) -> None:
         self._reconciler = reconciler
         self._wakeups = wakeups
+        self._keepers = Keepers(self.reconcile_until_stopped)
+
+    async def stop(self) -> None:
+        """Stop to reconcile."""
+        await self._keepers.stop()
 
     async def reconcile_until_stopped(
-        self, *, namespace: str, name: str, uid: str, stopped: Any, **_: object
+        self, namespace: str, name: str, uid: str, stopped: object
     ) -> None:
-        """Reconcile one quorum until it is being deleted or the operator exits."""
+        """Reconcile one quorum until it is gone or the operator exits."""
         while not stopped:
             outcome = await self._reconciler.reconcile(namespace, name, uid)
             if outcome.gone:
@@ -295,27 +272,15 @@ class _Handlers:
                     break
                 left_s -= STOP_CHECK_S
 
-    async def delete(self, *, namespace: str, name: str, uid: str, **_: object) -> None:
-        """Delete the objects that must be deleted before the finalizer is removed."""
-        while True:
-            outcome = await self._reconciler.reconcile(namespace, name, uid)
-            self._reconciler.event_poster.post(Owner(namespace, name, uid), outcome.events)
-            if outcome.deleted:
-                break
-            if outcome.decision is None or outcome.failed:
-                msg = "not deleted yet"
-                raise kopf.TemporaryError(msg, delay=1)
-            await asyncio.sleep(0)
-        self._reconciler.forget(namespace, name, uid)
-        self._wakeups.forget(namespace, name)
-
     def changed(
         self, *, namespace: str, name: str, uid: str, body: kopf.Body, **given: object
     ) -> None:
-        """Wake the daemon when the spec changed or the deletion began, not for status."""
+        """Begin to reconcile; end the pause if the spec changed or the deletion began."""
         if given.get("type") == "DELETED":
             self._reconciler.forget(namespace, name, uid)
+            self._wakeups.wake(namespace, name)
             return
+        self._keepers.begin(namespace, name, uid)
         self._reconciler.statuses.reported(body, time.time())
         status = cast("dict[str, Any]", body.get("status") or {})
         reported = status.get("observedGeneration")
@@ -324,7 +289,7 @@ class _Handlers:
             self._wakeups.wake(namespace, name)
 
     def child(self, *, namespace: str, labels: Any, **_: object) -> None:
-        """Wake the daemon of the quorum that an object belongs to."""
+        """Wake the task of the quorum that an object belongs to."""
         instance = cast("str | None", labels.get(names.LABEL_INSTANCE))
         if instance is not None:
             self._wakeups.wake(namespace, instance)

@@ -68,7 +68,8 @@ ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
 """On the disruption budget: which pods without the voter label it was last touched for (S22)."""
 
 FINALIZER = f"{GROUP}/quorum"
-KOPF_PREFIX = GROUP
+KOPF_FINALIZER = f"{GROUP}/kopf"
+"""kopf's own, which it never sets."""
 
 NODE_IMAGE = "ghcr.io/kraftquorum/node:0.1.0"
 """Image of the node where neither the resource nor the operator's settings name one."""

@@ -39,7 +39,7 @@ from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
-from kraftquorum_operator.observe.deletion import ObservedDeletion
+from kraftquorum_operator.observe.deletion import ObservedDeletion, needs_finalizer
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
 from kraftquorum_operator.plan.actions import (
@@ -59,6 +59,7 @@ from kraftquorum_operator.report.event_poster import EventPoster
 from kraftquorum_operator.report.events import Event, EventLog
 from kraftquorum_operator.report.status import build_status, is_same, steady
 from kraftquorum_operator.report.unobserved import UNOBSERVED_S, unobserved_status
+from kraftquorum_operator.resources.finalizer import finalizer_change
 from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from kraftquorum_operator.schedule.turns import Turns
 from kraftquorum_operator.settings import Settings
@@ -271,6 +272,11 @@ class Reconciler:
             return Outcome(None, 0.0, gone=True)
         if isinstance(observed, ObservedDeletion):
             return await self._continue_deletion(observed, memory, now_ms, bound)
+        try:
+            held = needs_finalizer(observed.resource)
+            await self._set_finalizer(observed.owner, observed.resource, held=held)
+        except KubeError as error:  # no repair waits for it
+            bound.warning("finalizer_write_failed", error=str(error))
         self._watch_replicas(observed)
         memory.observed_at, memory.observed_s = _now(), time.monotonic()
         memory.failure_reported_s = None
@@ -368,6 +374,7 @@ class Reconciler:
         events = memory.events.of(decision, now_ms, interval_ms)
         self._log(decision, memory, bound)
         if isinstance(decision, Done):
+            await self._set_finalizer(owner, observed.resource, held=False)
             await self._report_deletion(observed, decision, None)
             return Outcome(decision, self.settings.reconcile_idle_s, tuple(events))
         observation = Observation(owner.namespace, owner.name, owner.uid)
@@ -379,6 +386,16 @@ class Reconciler:
             events += memory.events.of_failure(decision, failure.message, now_ms, interval_ms)
         pause_s = self.settings.reconcile_busy_s
         return Outcome(decision, pause_s, tuple(events), failed=True)
+
+    async def _set_finalizer(self, owner: Owner, resource: Body, *, held: bool) -> None:
+        """Set or remove the finalizer, if this operator is still the active one."""
+        change = finalizer_change(resource, held=held)
+        if change is None:
+            return
+        if not self.lease.held:
+            msg = "the Lease ran out between the observation and the change of the finalizer"
+            raise LeaseLostError(msg)
+        await self.kube.patch(names.KIND, owner.namespace, owner.name, uid=owner.uid, change=change)
 
     async def _report_deletion(
         self, observed: ObservedDeletion, decision: Action | Done, failure: str | None

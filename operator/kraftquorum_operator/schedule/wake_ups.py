@@ -7,13 +7,13 @@ from contextlib import suppress
 
 
 class Wakeups:
-    """One event per quorum; watches set it, the quorum's daemon waits for it."""
+    """One event per quorum; watches set it, the quorum's task waits for it."""
 
     def __init__(self) -> None:
         self._events: dict[tuple[str, str], asyncio.Event] = {}
 
     def wake(self, namespace: str, name: str) -> None:
-        """End the pause of a quorum's daemon, now or when it next pauses."""
+        """End the pause of a quorum's task, now or when it next pauses."""
         event = self._events.get((namespace, name))
         if event is not None:
             event.set()

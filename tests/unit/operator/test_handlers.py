@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,15 +10,16 @@ from typing import Any, cast
 import kopf
 import pytest
 from kopf._cogs.structs.bodies import Body
-from kopf._cogs.structs.references import Resource
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
-from kraftquorum_operator.handlers import _Handlers, _need_no_finalizer, register
+from kraftquorum_operator.handlers import CHILDREN, _Handlers, configure, register
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.plan.actions import Done
+from kraftquorum_operator.reconcile import Outcome, Reconciler
+from kraftquorum_operator.schedule.keepers import Keepers
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.decision import decide
@@ -35,6 +35,28 @@ class Kube:
 
 class Held:
     held = True
+
+
+class Holding:
+    """A reconciler whose quorums stay; it notes which ones it was asked for first."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.statuses = SimpleNamespace(reported=lambda *_: None)
+        self.event_poster = SimpleNamespace(post=lambda *_: None)
+
+    async def reconcile(self, _namespace: str, _name: str, uid: str) -> Outcome:
+        self.begun.append(uid)
+        return Outcome(Done("well"), 600.0)
+
+    async def reached(self, count: int) -> None:
+        while len(self.begun) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+def resource(uid: str) -> Body:
+    meta = {"namespace": "test", "name": "demo", "uid": uid, "generation": 1}
+    return Body(cast("Any", {"metadata": meta, "status": {"observedGeneration": 1}}))
 
 
 async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind() -> None:
@@ -54,7 +76,7 @@ async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind(
     assert metrics.registry.get_sample_value(*sample) == 3
     async with asyncio.timeout(60):
         await _Handlers(reconciler, Wakeups()).reconcile_until_stopped(
-            namespace="test", name="demo", uid=UID, body=cast("Any", {}), stopped=False
+            namespace="test", name="demo", uid=UID, stopped=False
         )
     assert metrics.registry.get_sample_value(*sample) is None
     left = [
@@ -67,40 +89,77 @@ async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind(
     assert not reconciler.memories
 
 
-@pytest.mark.parametrize(
-    ("deletion", "held"),
-    [({"claims": "Delete"}, True), ({"claims": "Retain"}, False), ({}, False), ({"x": 1}, False)],
-)
-def test_the_finalizer_is_set_only_where_claims_are_to_be_deleted(
-    deletion: dict[str, Any], held: bool
-) -> None:
-    """By kopf's own judgement: it asks both of its registries about each resource."""
+def test_kopf_only_watches() -> None:
+    """Its other handlers write finalizers, annotations and events, on standby too."""
     registry = kopf.OperatorRegistry()
     register(registry, cast("Any", None), Wakeups())
-    body = {"metadata": {"name": "demo"}, "spec": {"deletion": deletion}}
-    resource = Resource(
-        group=names.GROUP, version=names.VERSION, plural=names.PLURAL, kind=names.KIND
+    kinds = ("spawning", "changing", "watching", "indexing")
+    handlers = {kind: cast("Any", getattr(registry, f"_{kind}"))._handlers for kind in kinds}
+    assert not handlers["spawning"]
+    assert not handlers["changing"]
+    assert not handlers["indexing"]
+    assert len(handlers["watching"]) == 1 + len(CHILDREN)
+    settings = kopf.OperatorSettings()
+    configure(settings)
+    assert settings.persistence.finalizer != names.FINALIZER, "kopf would remove it"
+    assert not settings.posting.enabled
+
+
+async def test_each_resource_has_one_task_until_the_operator_stops() -> None:
+    reconciler = Holding()
+    handlers = _Handlers(cast("Any", reconciler), Wakeups())
+    for uid in ("a", "a", "b"):
+        handlers.changed(
+            namespace="test", name="demo", uid=uid, body=cast("Any", resource(uid)), type=None
+        )
+    async with asyncio.timeout(60):
+        await reconciler.reached(2)
+        await handlers.stop()
+    assert sorted(reconciler.begun) == ["a", "b"]
+    handlers.changed(
+        namespace="test", name="demo", uid="c", body=cast("Any", resource("c")), type="ADDED"
     )
-    given = {"body": Body(cast("Any", body)), "resource": resource, "raw_event": None}
-    for kind in ("spawning", "changing"):
-        cause = SimpleNamespace(**given, kwargs=given, diff=None, old=None, new=None)
-        registered = cast("Any", getattr(registry, f"_{kind}"))
-        assert registered._handlers
-        assert registered.requires_finalizer(cause=cause) is (held and kind == "changing")
+    await asyncio.sleep(0)
+    assert sorted(reconciler.begun) == ["a", "b"], "none begins after the stop"
 
 
-def test_kopf_still_has_the_private_names_that_are_used_and_no_option_instead() -> None:
-    """Fails with a version of kopf for which `_need_no_finalizer` is to be written again."""
-    registry = kopf.OperatorRegistry()
+@pytest.mark.without(
+    "kraftquorum_operator.schedule.keepers:Keepers._keep_on", "except Exception:", "except OSError:"
+)
+async def test_an_error_in_the_program_does_not_end_the_care_for_a_quorum() -> None:
+    calls: list[str] = []
 
-    async def keep(**_: object) -> None: ...
+    async def keep(namespace: str, name: str, uid: str, stopped: object) -> None:
+        assert not stopped
+        calls.append(f"{namespace}/{name} {uid}")
+        if len(calls) < 3:
+            raise KeyError(name)
 
-    cast("Any", kopf).daemon(names.GROUP, names.VERSION, names.PLURAL, registry=registry)(keep)
-    (daemon,) = cast("Any", registry)._spawning._handlers
-    assert daemon.requires_finalizer is True, "kopf sets no finalizer for a daemon any more"
-    _need_no_finalizer(registry)
-    (daemon,) = cast("Any", registry)._spawning._handlers
-    assert daemon.requires_finalizer is False
-    options = inspect.signature(cast("Any", kopf).daemon).parameters
-    found = {"optional", "requires_finalizer", "finalizer", "no_finalizer"} & set(options)
-    assert not found, f"kopf.daemon has a public option by now: {found}"
+    keepers = Keepers(keep, retry_s=0.001)
+    keepers.begin("test", "demo", "a")
+    for _ in range(500):
+        if len(calls) < 3:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    assert calls == ["test/demo a"] * 3, "a quorum that is gone is not asked for again"
+    keepers.begin("test", "demo", "a")
+    await asyncio.sleep(0.01)
+    assert len(calls) == 4, "it is there after all"
+    await keepers.stop()
+
+
+async def test_a_step_that_takes_too_long_is_cancelled_at_the_stop() -> None:
+    ended: list[str] = []
+
+    async def keep(*_: object) -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.append("cancelled")
+
+    keepers = Keepers(keep, stop_s=0.01)
+    keepers.begin("test", "demo", "a")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        await keepers.stop()
+    assert ended == ["cancelled"]

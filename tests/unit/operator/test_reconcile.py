@@ -84,7 +84,9 @@ async def looks(
 ) -> tuple[list[Outcome], list[Any]]:
     """Look so many times at a quorum whose every action fails."""
     kube = kube or Kube()
-    observed = Observed(spec(voters=3), observation, Owner("test", "demo", UID), {}, (), (), 1)
+    observed = Observed(
+        spec(voters=3), observation, Owner("test", "demo", UID), {"metadata": {}}, (), (), 1
+    )
 
     async def observe(*_: object, **__: object) -> Observed:
         return observed

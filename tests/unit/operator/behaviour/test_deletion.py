@@ -37,9 +37,11 @@ class Cluster:
         self.refused: str | None = None
         self.deleted: list[str] = []
         meta = {
+            "namespace": "test",
             "name": "demo",
             "uid": UID,
             "generation": 2,
+            "resourceVersion": "5",
             "deletionTimestamp": "2026-01-01T00:00:00Z",
             "finalizers": [names.FINALIZER, *finalizers],
         }
@@ -85,8 +87,14 @@ class Cluster:
             meta = given["change"]["metadata"]
             self.live[f"{kind}/{name}"]["metadata"]["annotations"] = meta["annotations"]
             return
-        assert (kind, given["subresource"]) == (names.KIND, "status")
-        self.live[f"{kind}/{name}"]["status"] |= given["change"]["status"]
+        assert kind == names.KIND
+        resource, change = self.live[f"{kind}/{name}"], given["change"]
+        if given.get("subresource") == "status":
+            resource["status"] |= change["status"]
+            return
+        assert given["uid"] == UID
+        assert change["metadata"].pop("resourceVersion") == resource["metadata"]["resourceVersion"]
+        resource["metadata"] |= change["metadata"]
 
     async def delete(self, kind: str, _: str, name: str, *, uid: str, **__: Any) -> None:
         key = f"{kind}/{name}"
@@ -128,6 +136,24 @@ async def look(cluster: Cluster, count: int = 12) -> Outcome:
             break
         outcome = await reconciler.reconcile("test", "demo", UID)
     return outcome
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+async def test_the_finalizer_goes_last_and_the_others_stay(policy: str) -> None:
+    cluster = Cluster({"claims": policy}, finalizers=("example.test/other",))
+    finalizers = [names.FINALIZER, "example.test/other"]
+    for left in range(len([SET, *CLAIMS, LATCH] if policy == "Delete" else [SET]), 0, -1):
+        assert cluster.live[KRQ]["metadata"]["finalizers"] == finalizers, left
+        await look(cluster, 0)
+    assert (await look(cluster, 0)).deleted
+    assert cluster.live[KRQ]["metadata"]["finalizers"] == ["example.test/other"]
+
+
+async def test_an_operator_on_standby_leaves_the_finalizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Held, "held", False)
+    cluster = Cluster({"claims": "Retain"})
+    assert not (await look(cluster)).deleted
+    assert cluster.live[KRQ]["metadata"]["finalizers"] == [names.FINALIZER]
 
 
 async def test_deletion_keeps_claims_and_latch_unless_it_is_told_to_take_them() -> None:

@@ -32,7 +32,9 @@ class Held:
 async def pauses(monkeypatch: pytest.MonkeyPatch, *decisions: Decision) -> list[float]:
     """The pause after each of these decisions about one quorum."""
     observation, left = healthy(), list(decisions)
-    observed = Observed(spec(voters=3), observation, Owner("test", "demo", UID), {}, (), (), 1)
+    observed = Observed(
+        spec(voters=3), observation, Owner("test", "demo", UID), {"metadata": {}}, (), (), 1
+    )
 
     async def observe(*_: object, **__: object) -> Observed:
         return observed

@@ -85,7 +85,9 @@ class Looks:
         """When an action on a pod or a claim was asked for, and its UID."""
 
         async def observe(*_: object, **__: object) -> Observed:
-            return Observed(wanted, self.observation, Owner("test", "demo", UID), {}, (), (), 1)
+            return Observed(
+                wanted, self.observation, Owner("test", "demo", UID), {"metadata": {}}, (), (), 1
+            )
 
         async def run(action: Any, _: object) -> str:
             uid = getattr(action, "uid", "")

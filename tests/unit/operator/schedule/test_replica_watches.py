@@ -42,7 +42,6 @@ class Watch:
             namespace=NAMESPACE,
             name="q0",
             uid=self.member.owner.uid,
-            body=cast("Any", {}),
             stopped=Stopped(),
         )
 

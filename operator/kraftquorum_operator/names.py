@@ -43,6 +43,13 @@ DEFAULTS_WITH_POLICY = frozenset({"2", "3"})
 DEFAULTS_WITH_TLS = frozenset({"3"})
 """Marks of quorums with TLS of mode `Managed` by default."""
 
+CLUSTER_DOMAIN = "cluster.local"
+"""What names of Services end with, unless the cluster was set up with another domain."""
+
+LABEL_CLUSTER_DOMAIN = f"{GROUP}/cluster-domain"
+"""On the StatefulSet's claim template, which never changes, and so on claims: the cluster domain in
+the addresses of a quorum. Without it: `cluster.local`."""
+
 LABEL_VOTER = f"{GROUP}/voter"
 """On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""
 
@@ -122,9 +129,9 @@ def claim(quorum: str, ordinal: int) -> str:
     return f"{CLAIM_TEMPLATE}-{quorum}-{ordinal}"
 
 
-def domain(namespace: str, quorum: str) -> str:
+def domain(namespace: str, quorum: str, cluster_domain: str = CLUSTER_DOMAIN) -> str:
     """What the pods' DNS names end with; a replica says by it which pod it was started for."""
-    return f"{headless_service(quorum)}.{namespace}.svc.cluster.local"
+    return f"{headless_service(quorum)}.{namespace}.svc.{cluster_domain}"
 
 
 def authority(quorum: str) -> str:
@@ -173,14 +180,16 @@ def ordinal_of(name: str, prefix: str) -> int | None:
     return int(tail) if head == prefix and tail.isdecimal() and str(int(tail)) == tail else None
 
 
-def hosts(namespace: str, quorum: str, ordinal: int) -> tuple[str, ...]:
+def hosts(
+    namespace: str, quorum: str, ordinal: int, cluster_domain: str = CLUSTER_DOMAIN
+) -> tuple[str, ...]:
     """Names under which clients and peers reach the pod of an ordinal, for its certificate."""
     services = [
         f"{pod(quorum, ordinal)}.{headless_service(quorum)}",
         headless_service(quorum),
         client_service(quorum),
     ]
-    suffixes = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
+    suffixes = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.{cluster_domain}")
     return (*(f"{name}{suffix}" for name in services for suffix in suffixes), "localhost")
 
 

@@ -266,7 +266,7 @@ class Reconciler:
             name,
             silence=memory.silence,
             now_ms=now_ms,
-            node_image=self.settings.node_image,
+            installation=self.settings.installation,
         )
         if observed is None or observed.owner.uid != uid:
             return Outcome(None, 0.0, gone=True)

@@ -43,6 +43,15 @@ class Settings(BaseSettings):
     node_user: Literal["fixed", "assigned"] = "fixed"
     """`fixed`: the nodes run as user and group 10001. `assigned`: their pods name no user and no
     group, for clusters that assign them, such as OpenShift."""
+    cluster_domain: Annotated[
+        str,
+        Field(
+            max_length=63,
+            pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        ),
+    ] = names.CLUSTER_DOMAIN
+    """What names of Services end with: the kubelets' `clusterDomain`. It holds for new quorums. A
+    quorum keeps the domain that its addresses were made with."""
     pod_namespace: str | None = None
     """Namespace of this operator's pods, which the network policies of quorums admit; unset: it
     runs outside of the cluster."""
@@ -153,6 +162,8 @@ class Settings(BaseSettings):
             metrics_from=self.node_metrics_from,
             pull_secrets=tuple(dict.fromkeys(_split(self.node_image_pull_secrets))),
             user_id=NODE_USER_ID if self.node_user == "fixed" else None,
+            cluster_domain=self.cluster_domain,
+            node_image=self.node_image,
         )
 
     @property

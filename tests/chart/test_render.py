@@ -201,6 +201,14 @@ def test_by_default_a_second_operator_takes_over_when_the_node_of_the_first_is_d
     assert budget["spec"]["selector"]["matchLabels"].items() == labels
 
 
+def test_the_operator_gets_the_cluster_domain() -> None:
+    assert environment()["KRAFTQUORUM_CLUSTER_DOMAIN"] == "cluster.local"
+    given = environment("--set=clusterDomain=corp.example")
+    assert given["KRAFTQUORUM_CLUSTER_DOMAIN"] == "corp.example"
+    with pytest.raises(CommandError, match="clusterDomain"):
+        chart.render("--set=clusterDomain=Corp_")
+
+
 def test_images_by_tag_by_digest_and_by_default() -> None:
     def image(*arguments: str) -> str:
         return deployment(*arguments)["spec"]["template"]["spec"]["containers"][0]["image"]

@@ -37,7 +37,8 @@ def wanted_leaf(observation: Observation, cluster_id: str, name: str) -> WantedL
     if name == OPERATOR:
         return WantedLeaf(frozenset({names.operator_identity(cluster_id)}), frozenset())
     ordinal = names.ordinal_of(name, observation.name) or 0
-    hosts = names.hosts(observation.namespace, observation.name, ordinal)
+    domain = observation.cluster_domain
+    hosts = names.hosts(observation.namespace, observation.name, ordinal, domain)
     return WantedLeaf(
         frozenset({names.node_identity(cluster_id, ordinal)}), LOOPBACK | frozenset(hosts)
     )
@@ -57,7 +58,8 @@ def name_faults(observation: Observation, cluster_id: str, name: str, leaf: Leaf
     (identity,) = wanted_leaf(observation, cluster_id, name).uris
     if identity not in leaf.uris:
         yield f"the certificate of {name} lacks the URI {identity}"
-    host = f"{name}.{names.domain(observation.namespace, observation.name)}"
+    domain = names.domain(observation.namespace, observation.name, observation.cluster_domain)
+    host = f"{name}.{domain}"
     if name != OPERATOR and not _covers(leaf.hosts, host):
         yield f"the certificate of {name} lacks the DNS name {host}"
 

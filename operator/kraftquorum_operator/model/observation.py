@@ -67,6 +67,8 @@ class Claim:
 
     defaults: str | None = None
     """The operator's defaults that it was created under, from its label; None: none."""
+    cluster_domain: str | None = None
+    """The cluster domain that its label names."""
 
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -308,6 +310,8 @@ class StatefulSet:
 
     defaults: str | None = None
     """The operator's defaults that hold, from its claim template; None: none."""
+    cluster_domain: str | None = None
+    """The cluster domain that the label of its claim template names."""
     settings: tuple[tuple[str, str], ...] = ()
     """What its template gives to each node, by the settings' names, in their order."""
     claim_size: str = ""
@@ -364,6 +368,8 @@ class Observation:
     name: str
     uid: str
     generation: int = 1
+    cluster_domain: str = names.CLUSTER_DOMAIN
+    """What the addresses of the quorum end with."""
     statefulset: StatefulSet | None = None
     pods: tuple[Pod, ...] = ()
     claims: tuple[Claim, ...] = ()

@@ -78,6 +78,7 @@ def read_statefulset(body: Body | None, now: datetime | None = None) -> Stateful
         records=_records(_annotations(body)),
         given_up=_given_up(_annotations(body), now or now_utc()),
         defaults=_part(_part(claim, "metadata"), "labels").get(names.LABEL_DEFAULTS),
+        cluster_domain=_part(_part(claim, "metadata"), "labels").get(names.LABEL_CLUSTER_DOMAIN),
         settings=_settings(body),
         claim_size=str(requested.get("storage", "")),
         tls=_tls_level(_part(_part(body["spec"], "template"), "spec")),
@@ -229,6 +230,7 @@ def read_claims(
                 record=record,
                 foreign_owner=foreign_owner,
                 defaults=_labels(body).get(names.LABEL_DEFAULTS),
+                cluster_domain=_labels(body).get(names.LABEL_CLUSTER_DOMAIN),
             )
         )
     return tuple(sorted(claims, key=lambda claim: claim.ordinal))

@@ -15,6 +15,7 @@ from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.certificates import Certificates, highest
 from kraftquorum_operator.model.defaults import defaults_of
+from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation, Pod, StatefulSet
@@ -23,6 +24,7 @@ from kraftquorum_operator.model.status import Condition, QuorumStatus, last_stat
 from kraftquorum_operator.observe.access import read_access
 from kraftquorum_operator.observe.cert_manager import read_issued
 from kraftquorum_operator.observe.certificates import read_certificates
+from kraftquorum_operator.observe.cluster_domain import cluster_domain_of
 from kraftquorum_operator.observe.deletion import (
     ObservedDeletion,
     is_being_deleted,
@@ -52,6 +54,9 @@ EVENTS_S = 2.0
 """How long a reconciliation waits for the events of objects with a fault."""
 
 
+INSTALLATION = Installation()
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The facts, with what is needed to compare, act and report."""
@@ -77,7 +82,7 @@ async def observe(
     *,
     silence: Silence,
     now_ms: int,
-    node_image: str = names.NODE_IMAGE,
+    installation: Installation = INSTALLATION,
 ) -> Observed | ObservedDeletion | None:
     """Read a quorum; None if the resource is gone, and less if it is being deleted.
 
@@ -88,7 +93,7 @@ async def observe(
         name: of the resource.
         silence: since when each replica has not answered; it is kept up to date.
         now_ms: monotonic clock.
-        node_image: image of a quorum whose spec names none.
+        installation: of the operator; it has the defaults of a new quorum.
 
     Raises:
         KubeError: the API server did not answer all of it.
@@ -113,13 +118,15 @@ async def observe(
     events = await _events(kube, namespace, name, wants_events(statefulset, pods, claims))
     spec = QuorumSpec.model_validate(resource["spec"])
     tls = spec.tls.chosen(defaults_of(statefulset, claims))
-    spec = spec.model_copy(update={"image": spec.image or node_image, "tls": tls})
+    spec = spec.model_copy(update={"image": spec.image or installation.node_image, "tls": tls})
     certificates, access, issued = await _certificates(
         kube, owner, resource, spec, (statefulset, pods)
     )
     permissions = await read_access(kube, owner, spec.access, pods)
-    secure_nodes(nodes, owner, pods, access, permissions.operator_token)
-    infos = await ask_nodes(nodes, pods, names.domain(namespace, name))
+    cluster_domain = cluster_domain_of(statefulset, claims, installation.cluster_domain)
+    domain = names.domain(namespace, name, cluster_domain)
+    secure_nodes(nodes, owner, pods, access, token=permissions.operator_token, domain=domain)
+    infos = await ask_nodes(nodes, pods, domain)
     leader = await ask_leader(nodes, pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     live = tuple(body for body in (*others, *permissions.bodies, *issued) if body is not None)
@@ -132,6 +139,7 @@ async def observe(
         name=name,
         uid=owner.uid,
         generation=int(meta["generation"]),
+        cluster_domain=cluster_domain,
         statefulset=statefulset,
         pods=pods,
         claims=claims,
@@ -188,14 +196,15 @@ def secure_nodes(
     owner: Owner,
     pods: Sequence[Pod],
     access: NodeAccess | None,
+    *,
     token: str | None = None,
+    domain: str,
 ) -> None:
     """Use TLS for the pods that speak it, each by its own name, and the token for all.
 
     A node that accepts both kinds gets plain requests only while the operator has no CA for it. A
     node without an access file ignores the token.
     """
-    domain = names.domain(owner.namespace, owner.name)
     secured: dict[str, NodeAccess] = {}
     for pod in pods:
         if access is not None and pod.tls != "disabled":

@@ -76,6 +76,7 @@ def compare(
         live: the live StatefulSet, budget, Services and policy, of any owner.
         installation: of the operator.
     """
+    installation = replace(installation, cluster_domain=facts.cluster_domain)
     permissions, access_faults = _permissions(owner, spec, facts)
     config = replace(
         node_config(spec, defaults_of(facts.statefulset, facts.claims)),

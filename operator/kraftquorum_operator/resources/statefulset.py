@@ -46,7 +46,7 @@ def statefulset(
         owner: the resource.
         spec: the wanted state.
         config: the settings of its nodes, and the mark of the operator's defaults in them.
-        installation: of the operator; it has the nodes' user.
+        installation: of the operator; it has the nodes' user and the domain of their addresses.
     """
     meta = metadata(owner, owner.name)
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}
@@ -64,7 +64,9 @@ def statefulset(
             },
             "selector": {"matchLabels": selector(owner)},
             "template": _template(owner, spec, config, installation),
-            "volumeClaimTemplates": [_claim_template(owner, spec, config.defaults)],
+            "volumeClaimTemplates": [
+                _claim_template(owner, spec, config.defaults, installation.cluster_domain)
+            ],
         },
     }
 
@@ -83,9 +85,13 @@ def with_template_of(body: Body, live: Body) -> Body:
     return kept | {"metadata": kept["metadata"] | {"annotations": annotations}}
 
 
-def _claim_template(owner: Owner, spec: QuorumSpec, defaults: str | None) -> Body:
+def _claim_template(
+    owner: Owner, spec: QuorumSpec, defaults: str | None, cluster_domain: str
+) -> Body:
     """The claim of each replica, marked with the resource that it is made for (S18)."""
     mark = {names.LABEL_DEFAULTS: defaults} if defaults else {}
+    if cluster_domain != names.CLUSTER_DOMAIN:
+        mark[names.LABEL_CLUSTER_DOMAIN] = cluster_domain
     body: Body = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -130,20 +136,20 @@ def _template(
                     ]
                 }
             },
-            "containers": [_container(owner, spec, config)],
+            "containers": [_container(owner, spec, config, installation.cluster_domain)],
             **_volumes(owner, config),
         },
     }
 
 
-def _container(owner: Owner, spec: QuorumSpec, config: NodeConfig) -> Body:
+def _container(owner: Owner, spec: QuorumSpec, config: NodeConfig, cluster_domain: str) -> Body:
     port = metrics_port(spec, tls.scheme(config.tls))
     return {
         "name": names.CONTAINER,
         "image": spec.image or names.NODE_IMAGE,
         "imagePullPolicy": "IfNotPresent",
         "command": ["raftnode", "run"],
-        "env": _environment(owner, config, metrics_settings(spec)),
+        "env": _environment(owner, config, cluster_domain, metrics_settings(spec)),
         "ports": [
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},
@@ -209,12 +215,15 @@ def _resources(spec: QuorumSpec) -> Body:
 
 
 def _environment(
-    owner: Owner, config: NodeConfig, listeners: Sequence[tuple[str, str]]
+    owner: Owner,
+    config: NodeConfig,
+    cluster_domain: str,
+    listeners: Sequence[tuple[str, str]],
 ) -> list[Body]:
     def field(name: str, path: str) -> Body:
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
-    domain = names.domain(owner.namespace, owner.name)
+    domain = names.domain(owner.namespace, owner.name, cluster_domain)
     peers = ",".join(
         f"{names.pod(owner.name, ordinal)}.{domain}:{names.PEER_PORT}"
         for ordinal in range(names.NODES_MAX)

@@ -192,6 +192,9 @@ class Nodes:
         self.accesses = accesses
 
 
+DOMAIN = names.domain("test", "demo", "corp.example")
+
+
 def test_the_token_goes_to_each_pod_with_and_without_tls() -> None:
     nodes: Any = Nodes()
     pods = [
@@ -199,13 +202,13 @@ def test_the_token_goes_to_each_pod_with_and_without_tls() -> None:
         Pod("demo-1", "b", 1, address="10.0.0.2", tls="required"),
         Pod("demo-2", "c", 2),
     ]
-    secure_nodes(nodes, OWNER, pods, NodeAccess(b"CA"), "token")
+    secure_nodes(nodes, OWNER, pods, NodeAccess(b"CA"), token="token", domain=DOMAIN)
     plain, secured = nodes.accesses["10.0.0.1:9080"], nodes.accesses["10.0.0.2:9080"]
     assert plain == NodeAccess(token="token")
     assert (secured.authorities, secured.token) == (b"CA", "token")
-    assert secured.server_name == f"demo-1.{names.domain('test', 'demo')}"
+    assert secured.server_name == f"demo-1.{DOMAIN}"
     assert set(nodes.accesses) == {"10.0.0.1:9080", "10.0.0.2:9080"}
-    secure_nodes(nodes, OWNER, pods, None, None)
+    secure_nodes(nodes, OWNER, pods, None, domain=DOMAIN)
     assert nodes.accesses == {}
 
 

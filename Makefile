@@ -279,6 +279,13 @@ bench: $(READY) ## Measure our quorum beside etcd, Kafka, ZooKeeper and the raw 
 bench-docs: $(READY) ## Write docs/evidence/performance.md from the report of the last whole `make bench`
 	@$(BIN)/python -m kraftquorum_bench docs
 
+bench-operator: $(READY) ## Measure one operator with many quorums of simulated nodes: SIZE=quick, whole, full, CASES="10 50 200/10" (quorums/namespaces), REST_S=n, KEEP=1
+	@$(BIN)/devcluster build >/dev/null
+	@$(BIN)/python -m kraftquorum_bench.operatorscale run --size $(or $(SIZE),$(if $(QUICK),quick,whole)) $(if $(CASES),--cases "$(CASES)") $(if $(REST_S),--rest-s $(REST_S)) $(if $(KEEP),--keep)
+
+bench-operator-docs: $(READY) ## Write docs/evidence/operator-scale.md from the report of the last `make bench-operator`
+	@$(BIN)/python -m kraftquorum_bench.operatorscale docs
+
 bench-storage: $(READY) ## Measure the log's files: MIB=n for the tools, STARTS="10 1000 10000" (MB) for starts
 	@$(BIN)/python tools/bench_storage.py $(if $(MIB),--mib $(MIB)) $(if $(STARTS),--starts "$(STARTS)")
 
@@ -324,4 +331,4 @@ audit: $(SUPPLY_READY) ## Check the locks for known vulnerabilities (REQUIRED=1:
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom sim site spark spark-kubernetes spec t test unit venv workflows
+.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-operator bench-operator-docs bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom sim site spark spark-kubernetes spec t test unit venv workflows

@@ -46,12 +46,14 @@ class PlaneProfile:
         apiserver: Further arguments of the API server.
         left_out: Controllers that do not run.
         identities: Further users with a token, and the group that each is in.
+        controllers: Further arguments of the controller manager.
     """
 
     apiserver: tuple[str, ...]
     left_out: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     identities: Mapping[str, str] = field(default_factory=dict[str, str])
+    controllers: tuple[str, ...] = ()
 
 
 PROCESS_NODE = PlaneProfile(
@@ -328,4 +330,5 @@ class ControlPlane:
             f"--service-account-private-key-file={self.pki.service_account_key}",
             f"--root-ca-file={self.pki.ca.certificate}",
             "--profiling=false",
+            *self._profile.controllers,
         ]

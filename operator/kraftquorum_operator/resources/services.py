@@ -11,6 +11,9 @@ PORTS = [
     {"name": "api", "port": names.API_PORT, "targetPort": "api"},
 ]
 
+IP_FAMILY_POLICY = "PreferDualStack"
+"""Addresses of both families where the cluster has both: clients of either reach the nodes."""
+
 
 def headless_service(owner: Owner) -> Body:
     """Give every pod a DNS name, ready or not: replicas find each other before they are ready."""
@@ -20,6 +23,7 @@ def headless_service(owner: Owner) -> Body:
         "metadata": metadata(owner, names.headless_service(owner.name)),
         "spec": {
             "clusterIP": "None",
+            "ipFamilyPolicy": IP_FAMILY_POLICY,
             "publishNotReadyAddresses": True,
             "selector": selector(owner),
             "ports": PORTS,
@@ -33,5 +37,9 @@ def client_service(owner: Owner) -> Body:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": metadata(owner, names.client_service(owner.name)),
-        "spec": {"selector": selector(owner), "ports": [PORTS[1]]},
+        "spec": {
+            "ipFamilyPolicy": IP_FAMILY_POLICY,
+            "selector": selector(owner),
+            "ports": [PORTS[1]],
+        },
     }

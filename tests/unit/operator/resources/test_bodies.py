@@ -63,6 +63,18 @@ def test_pods_find_each_other_before_they_are_ready() -> None:
     assert spec["clusterIP"] == "None"
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.resources.services:client_service",
+    '"ipFamilyPolicy": IP_FAMILY_POLICY,',
+    "",
+)
+def test_services_have_addresses_of_both_families_where_the_cluster_has_both() -> None:
+    for name in ("demo", "demo-peers"):
+        spec = bodies()[ObjectRef("Service", name)]["spec"]
+        assert spec.get("ipFamilyPolicy") == "PreferDualStack"
+        assert "ipFamilies" not in spec, "the cluster's order of families holds"
+
+
 def test_a_stall_is_told_by_liveness_first_and_ends_the_node_before_its_probe_does() -> None:
     """Its own exit code says more than a kill by the kubelet."""
     template = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"]

@@ -173,19 +173,24 @@ def why_failing(spec: QuorumSpec, observation: Observation) -> tuple[str, str] |
         return why
     if faults:
         return "InvalidSecret", "; ".join(faults)
-    expiring = list(_expiring(observation, facts.now_s))
+    expiring = list(_expiring(spec, observation, facts.now_s))
     return ("Expiring", "; ".join(expiring)) if expiring else None
 
 
-def _expiring(observation: Observation, now_s: int) -> Iterator[str]:
-    """Certificates whose last sixth has begun, which the operator should have replaced before."""
+def _expiring(spec: QuorumSpec, observation: Observation, now_s: int) -> Iterator[str]:
+    """Certificates whose last sixth has begun, which should have been replaced before.
+
+    If cert-manager renews later than that: those whose renewal is late by half of the rest.
+    """
     facts = observation.certificates
     if facts is None:
         return
     leaves = [*(facts.nodes.leaves if facts.nodes else ())]
     leaves += facts.operator.leaves if facts.operator else ()
+    renew_before_s = spec.tls.renew_before_s
     for name, leaf in leaves:
-        if _in_last_sixth(leaf.not_before_s, leaf.not_after_s, now_s):
+        is_late = renew_before_s is None or now_s >= leaf.not_after_s - renew_before_s // 2
+        if is_late and _in_last_sixth(leaf.not_before_s, leaf.not_after_s, now_s):
             yield f"the certificate of {name} expires at {moment(leaf.not_after_s)}"
     for authority in facts.nodes.authorities if facts.nodes else ():
         if _in_last_sixth(authority.not_before_s, authority.not_after_s, now_s):

@@ -163,6 +163,11 @@ class QuorumTls(SpecModel):
         return _seconds(self.certificate_lifetime)
 
     @property
+    def renew_before_s(self) -> int | None:
+        """`renew_before` in seconds."""
+        return None if self.renew_before is None else _seconds(self.renew_before)
+
+    @property
     def ca_lifetime_s(self) -> int:
         """`ca_lifetime` in seconds."""
         return _seconds(self.ca_lifetime)

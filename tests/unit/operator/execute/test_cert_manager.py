@@ -576,3 +576,42 @@ def test_the_operator_keeps_its_certificate_while_it_is_issued_again() -> None:
     assert now["tls.crt"] == before["tls.crt"]
     assert len(made.nodes().trusted) == 2, "nodes still trust the CA of the operator"
     assert OPERATOR not in dict(made.nodes().leaves)
+
+
+def test_from_managed_both_cas_are_trusted_until_every_node_presents_the_new_certificate() -> None:
+    made = World(spec(tls={"mode": "Managed"}), base=healthy())
+    made.settle()
+    asyncio.run(made.mount())
+    made.settle()
+    (old,) = made.nodes().trusted
+    made.spec = wanted()
+    made.settle()
+    assert made.nodes().trusted == {old}, "nothing is issued yet"
+    made.sign()
+    asyncio.run(made.step())
+    assert len(made.nodes().trusted) == 2
+    assert {leaf.issuer for _, leaf in made.nodes().leaves} == {old}
+    made.settle()
+    assert old not in made.nodes().trusted
+    assert len(made.nodes().trusted) == 1
+    assert made.why() is None
+
+
+@pytest.mark.without("kraftquorum_operator.judge.certificates:_expiring", "if is_late and ", "if ")
+def test_a_certificate_is_late_only_once_cert_manager_should_have_renewed_it() -> None:
+    """Of 48 hours, the last sixth is 8."""
+    made = formed()
+    facts, leaf = made.facts(), made.nodes().leaf("demo-0")
+    assert facts.certificates is not None
+    assert leaf is not None
+
+    def is_reported(renew_before: str | None, left_h: int) -> bool:
+        asked = wanted(certificateLifetime="48h", renewBefore=renew_before)
+        now_s = leaf.not_after_s - left_h * 3600
+        later = replace(facts, certificates=replace(facts.certificates, now_s=now_s))
+        return why_failing(asked, later) is not None
+
+    assert not is_reported(None, 9)
+    assert is_reported(None, 7)
+    assert not is_reported("2h", 7)
+    assert is_reported("2h", 1)

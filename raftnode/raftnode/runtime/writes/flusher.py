@@ -26,7 +26,8 @@ class Flusher:
         log: the storage's.
         index: the core's, for what it knows durable and how often it was truncated.
         on_flushed: called after each success, on the loop.
-        on_error: called with the first failure; nothing is flushed after it.
+        on_error: called on the loop with the first failure, of an fsync or of this class or its
+            callbacks; nothing is flushed after it.
         on_seconds: called with the duration of an fsync.
     """
 
@@ -82,26 +83,42 @@ class Flusher:
         self._wanted.ring()
 
     def _run(self) -> None:
-        """Flush at each ring; on the thread."""
-        while True:
-            self._wanted.wait()
-            if self._ended:
-                return
-            try:
-                self._outcome = self._log.flush()
-            except BaseException as error:  # noqa: BLE001 - the loop reports it
-                self._outcome = error
-            self._done.ring()
+        """Flush at each ring; on the thread, which does not end unseen."""
+        try:
+            while True:
+                self._wanted.wait()
+                if self._ended:
+                    return
+                try:
+                    self._outcome = self._log.flush()
+                except BaseException as error:  # noqa: BLE001 - the loop reports it
+                    self._outcome = error
+                self._done.ring()
+        except BaseException as error:  # noqa: BLE001 - the loop reports it
+            with contextlib.suppress(RuntimeError):  # a closed loop runs no node
+                self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Report an error and flush no more; on the loop."""
+        self._began_s = None
+        if not self._stopped:
+            self._stopped = True
+            self._on_error(error)
 
     def _hear(self) -> None:
-        """Report an fsync that has ended; on the loop."""
+        """Report an fsync that has ended; on the loop, which would only log an error."""
         began_s, self._began_s = self._began_s, None
         if self._stopped or began_s is None:
             return
+        try:
+            self._note_outcome(began_s)
+        except Exception as error:  # noqa: BLE001 - records would never be durable
+            self._fail(error)
+
+    def _note_outcome(self, began_s: float) -> None:
         outcome, covers = self._outcome, self._covers
         if isinstance(outcome, BaseException):
-            self._stopped = True
-            self._on_error(outcome)
+            self._fail(outcome)
             return
         self._on_seconds(time.monotonic() - began_s)
         # Never past the end at that time: a truncation that the core had decided may not

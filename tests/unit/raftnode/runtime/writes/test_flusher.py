@@ -111,7 +111,7 @@ async def test_what_comes_during_a_flush_is_covered_by_the_next(around, monkeypa
 
 @pytest.mark.rule("P44")
 @pytest.mark.without(
-    "runtime.writes.flusher:Flusher._hear",
+    "runtime.writes.flusher:Flusher._note_outcome",
     "LogFlushed(Offset(min(outcome, covers.end_offset)), covers.truncations)",
     "LogFlushed(Offset(min(outcome, covers.end_offset)), self._index.truncations)",
 )
@@ -143,7 +143,7 @@ async def test_a_flush_between_a_truncation_and_its_storage_never_passes_the_new
 
 
 @pytest.mark.rule("P44")
-@pytest.mark.without("runtime.writes.flusher:Flusher._hear", "self._stopped = True", "pass")
+@pytest.mark.without("runtime.writes.flusher:Flusher._fail", "self._stopped = True", "pass")
 async def test_a_failed_flush_is_reported_once_and_never_retried(around):
     around.append(around.storage.batch(b"1"))
     around.storage.disk.faults.append(Fault("fdatasync"))
@@ -155,6 +155,54 @@ async def test_a_failed_flush_is_reported_once_and_never_retried(around):
     assert not around.flusher.in_flight
     with pytest.raises(StorageFailedError):
         around.storage.log.flush()
+
+
+def broken(*_: object) -> None:
+    raise BrokenError
+
+
+class BrokenError(Exception):
+    pass
+
+
+def check_reported(around: Around) -> None:
+    assert [type(error) for error in around.errors] == [BrokenError]
+    assert not around.flusher.in_flight
+    around.append(around.storage.batch(b"2"))
+    around.flusher.flush_if_needed()
+    assert not around.flusher.in_flight
+
+
+@pytest.mark.parametrize(("bell", "operation"), [("_done", "ring"), ("_wanted", "wait")])
+@pytest.mark.without(
+    "runtime.writes.flusher:Flusher._run",
+    "self._loop.call_soon_threadsafe(self._fail, error)",
+    "pass",
+)
+async def test_an_error_of_the_thread_outside_a_flush_is_reported(
+    storage, monkeypatch, bell, operation
+):
+    """A thread that ended unseen would leave a leader that never commits again."""
+    around = Around(storage)
+    around.append(around.storage.batch(b"1"))
+    monkeypatch.setattr(getattr(around.flusher, bell), operation, broken)
+    around.flusher.flush_if_needed()
+    await asyncio.to_thread(around.flusher._thread.join)
+    await asyncio.sleep(0)
+    around.flusher.stop()
+    await asyncio.sleep(0)
+    check_reported(around)
+
+
+@pytest.mark.parametrize("callback", ["_on_flushed", "_on_seconds"])
+@pytest.mark.without("runtime.writes.flusher:Flusher._hear", "self._fail(error)", "raise")
+async def test_an_error_on_the_loop_after_a_flush_is_reported(around, monkeypatch, callback):
+    """asyncio would log it and go on, with records that count as not durable for ever."""
+    around.append(around.storage.batch(b"1"))
+    monkeypatch.setattr(around.flusher, callback, broken)
+    around.flusher.flush_if_needed()
+    await around.settle()
+    check_reported(around)
 
 
 async def test_after_stop_nothing_is_reported(around, monkeypatch):

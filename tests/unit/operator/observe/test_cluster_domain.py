@@ -8,7 +8,7 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import SettingsError
-from kraftquorum_operator.judge.certificates import wanted_leaf
+from kraftquorum_operator.judge.leaves import wanted_leaf
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.observation import Claim, StatefulSet

@@ -18,6 +18,7 @@ from kraftquorum_demo.plan import SHORT
 from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.images import PipelineImage, build_images, build_pipeline
 from kraftquorum_devcluster.realcluster import RealCluster
+from raftnode.client import Credentials
 
 TAG = "e2e"
 NAMESPACE = "history"
@@ -77,7 +78,7 @@ class Site:
 
 
 @pytest.fixture(scope="session")
-def site() -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     images, pipeline = build_images(TAG, install=True), build_pipeline(TAG, install=True)
     with RealCluster(nodes=1, images=[*images.archives, pipeline.archive]) as cluster:
         tags = Tags(now=TAG, next=TAG)
@@ -102,7 +103,11 @@ def site() -> Iterator[Site]:
             clients = [*ground.clients(), {"podSelector": {}}]  # the jobs, which have no label
             quorum.apply(**example["spec"] | {"networkPolicy": {"clientsFrom": clients}})
             quorum.until_ready(example["spec"]["voters"])
-            writers = BackgroundWriters(quorum.endpoints(), None, SHORT, ground.resolver()).start()
+            ca_file = tmp_path_factory.mktemp("ca") / "ca.crt"
+            ca_file.write_bytes(quorum.client_ca() or b"")
+            writers = BackgroundWriters(
+                quorum.endpoints(), None, SHORT, ground.resolver(), Credentials(ca_file=ca_file)
+            ).start()
             time.sleep(WRITING_S)
             account = writers.finish()
             assert account.verdict.ok, account.verdict.differences

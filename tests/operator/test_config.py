@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kraftquorum_operator import names
+
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 CALM = {"fetch_timeout_ms": 9000}
@@ -128,7 +130,7 @@ def test_data_from_before_the_default_keeps_every_record_until_a_person_says_oth
     krq.ready(3)
     operators.stop(operator)
     mark = "kraftquorum.io/defaults"
-    assert {c["metadata"]["labels"].get(mark) for c in krq.list("pvc")} == {"2"}
+    assert {c["metadata"]["labels"].get(mark) for c in krq.list("pvc")} == {names.DEFAULTS}
     krq.kubectl("label", "pvc", "--all", f"{mark}-")
     krq.kubectl("delete", "sts", "demo", "--cascade=orphan")
     operators.start()

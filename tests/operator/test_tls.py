@@ -16,6 +16,7 @@ import pytest
 from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_demo.stage import NoDns
+from kraftquorum_operator import names
 from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
 from raftnode.client import Credentials, QuorumClient, UnavailableError
 from raftnode.core.types import Endpoint
@@ -100,9 +101,9 @@ def levels(krq) -> set[str | None]:
     }
 
 
-def reach(krq, level: str | None) -> None:
+def reach(krq, level: str | None, voters: int = 3) -> None:
     def reached() -> bool:
-        return levels(krq) == {level} and krq.is_ready(3)
+        return levels(krq) == {level} and krq.is_ready(voters)
 
     krq.until(f"TLS {level}", reached)
 
@@ -156,6 +157,25 @@ def test_a_quorum_forms_with_tls_and_refuses_plain_clients(krq, operators, clien
     assert levels(krq) == {"required"}
     clients.follow()
     put(krq, Credentials(ca_file=clients.ca_file))
+
+
+def test_a_quorum_of_an_operator_before_the_default_stays_plain(krq, operators) -> None:
+    """Its claims have the mark of that operator, and its StatefulSet is made from them."""
+    operator = operators.start()
+    krq.apply(**SPEC | {"voters": 1})
+    krq.ready(1)
+    operators.stop(operator)
+    pods = {pod["metadata"]["uid"] for pod in krq.list("pods")}
+    krq.kubectl("label", "pvc", "--all", f"{names.LABEL_DEFAULTS}=2", "--overwrite")
+    krq.kubectl("delete", "sts", "demo", "--cascade=orphan")
+    krq.apply(**SPEC | {"voters": 1}, tls=None)
+    operators.start()
+    krq.until("StatefulSet made again", lambda: bool(krq.list("sts")))
+    krq.ready(1)
+    assert levels(krq) == {None}
+    assert {pod["metadata"]["uid"] for pod in krq.list("pods")} == pods
+    krq.apply(**SPEC | {"voters": 1}, tls=MANAGED)
+    reach(krq, "required", voters=1)
 
 
 def test_a_serving_quorum_goes_to_tls_and_back_without_a_failed_write(

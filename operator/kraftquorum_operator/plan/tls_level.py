@@ -23,7 +23,11 @@ def next_level(spec: QuorumSpec, observation: Observation) -> TlsLevel:
     wanted, statefulset = spec.tls.level, observation.statefulset
     issued = is_issued(spec, observation)
     if statefulset is None:
-        return wanted if issued else "disabled"
+        if not issued:
+            return "disabled"
+        # Its pods may have outlived it.
+        other_end = {"disabled": "required", "required": "disabled"}.get(wanted)
+        return "permissive" if other_end in {pod.tls for pod in observation.pods} else wanted
     current = statefulset.tls
     levels = {current, *(pod.tls for pod in observation.pods)}
     if wanted == "disabled":

@@ -188,6 +188,20 @@ def test_a_quorum_of_unknown_id_starts_without_tls_until_it_answers() -> None:
     assert next_level(ON, observation) == "disabled"
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.plan.tls_level:next_level",
+    "other_end in {pod.tls for pod in observation.pods}",
+    "False",
+)
+@pytest.mark.parametrize(("wanted", "running"), [(ON, "disabled"), (OFF, "required")])
+def test_pods_that_outlived_their_statefulset_understand_the_next_ones(
+    wanted: QuorumSpec, running: TlsLevel
+) -> None:
+    observation = replace(with_levels(running, running, running, running), statefulset=None)
+    assert next_level(wanted, observation) == "permissive"
+    assert next_level(wanted, replace(observation, pods=())) == wanted.tls.level
+
+
 def test_the_status_has_the_level_and_when_certificates_expire() -> None:
     observation = with_levels("permissive", "permissive", "permissive", "permissive")
     status = build_status(

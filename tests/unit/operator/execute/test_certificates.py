@@ -418,6 +418,10 @@ def test_an_earlier_resource_s_ca_names_the_quorum_that_its_claims_may_hold() ->
     assert "cluster_id=None" in repr(action)
 
 
+ABSENT = b"absent"
+"""A key that a person's Secret lacks."""
+
+
 def provide(
     made: World, pair: Pair, bundle: bytes, cluster_id: str = CLUSTER, **more: bytes
 ) -> None:
@@ -426,10 +430,11 @@ def provide(
     hosts = frozenset({"*.demo-peers.test.svc.cluster.local", "localhost"})
     leaf = issue_leaf(pair, LeafNames("all", uris, hosts), 86_400, time.time())
     data = {"ca.crt": bundle, "tls.crt": leaf.certificate, "tls.key": leaf.key} | more
+    there = {key: value for key, value in data.items() if value != ABSENT}
     body = {
         "kind": "Secret",
         "metadata": {"name": "mine"},
-        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+        "data": {key: base64.b64encode(value).decode() for key, value in there.items()},
     }
     asyncio.run(made.kube.apply(body))
 
@@ -468,9 +473,10 @@ def test_from_the_operator_s_certificates_to_a_person_s_and_back() -> None:
 
 BROKEN: dict[str, tuple[dict[str, bytes], str]] = {
     "missing": ({}, "does not exist"),
-    "key": ({"tls.key": b"other"}, "the key does not belong to the certificate"),
-    "no key": ({"tls.key": b""}, "the key cannot be read"),
+    "key": ({"tls.key": b"other"}, "tls.crt: the key does not belong to the certificate"),
+    "no key": ({"tls.key": b""}, "tls.crt: the key cannot be read"),
     "ca": ({"ca.crt": b"text"}, "ca.crt: it has no PEM certificate"),
+    "no ca": ({"ca.crt": ABSENT}, "ca.crt: the key is missing"),
     "other ca": ({"ca.crt": b"other"}, "nodes would refuse tls.crt: "),
     "cluster": ({"cluster": b"other"}, "lacks the URI spiffe://kraftquorum/cluster/cluster-a"),
 }
@@ -494,8 +500,10 @@ def test_a_secret_that_cannot_be_used_changes_nothing(fault: str) -> None:
         cluster_id = "other" if "cluster" in change else CLUSTER
         provide(made, first, first.certificate, cluster_id, **values)
     observation = asyncio.run(made.look())
-    assert message in "; ".join(certificate_faults(PROVIDED, observation))
-    assert (why_failing(PROVIDED, observation) or ("", ""))[0] == "InvalidSecret"
+    reason, why = why_failing(PROVIDED, observation) or ("", "")
+    assert reason == "InvalidSecret"
+    assert why.startswith("Secret mine")
+    assert message in why
     assert not asyncio.run(made.step())
     assert asyncio.run(made.nodes()) == before
 
@@ -603,6 +611,10 @@ def test_a_person_s_secret_that_cannot_be_decrypted_is_a_fact_and_the_operator_s
     made.spec = PROVIDED
     made.kube.errors["mine"] = UNDECRYPTABLE
     assert read(made) == ("no matching key was found", True)
+    assert why_failing(PROVIDED, asyncio.run(made.look())) == (
+        "Unreadable",
+        "the Secrets with the certificates cannot be read: no matching key was found",
+    )
     made.kube.errors["demo-operator-tls"] = UNDECRYPTABLE
     with pytest.raises(KubeUnavailableError):
         read(made)

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 import structlog
 
 from raftnode.access.access_list import AccessList
-from raftnode.access.document import FILE_BYTES_MAX, AccessFileError, parse_access
+from raftnode.access.document import FILE_BYTES_MAX, AccessFileError, parse_access, size_problem
 from raftnode.followed_files import LOOK_S, FollowedFiles, Refused
 from raftnode.small_files import read_small_file
 
@@ -104,7 +104,7 @@ class FollowedFile(Generic[ValueT]):
 
     def _read(self) -> tuple[bytes, ValueT]:
         try:
-            data = read_small_file(self._path, FILE_BYTES_MAX + 1)
+            data = _read_whole(self._path)
             last = self._last
             if last is not None and data == last[0]:
                 return last
@@ -116,6 +116,13 @@ class FollowedFile(Generic[ValueT]):
             ) from None
         except AccessFileError as error:
             raise AccessFileError(f"{self._setting}: {self._path}: {error}") from None
+
+
+def _read_whole(path: Path) -> bytes:
+    data = read_small_file(path, FILE_BYTES_MAX + 1)
+    if len(data) > FILE_BYTES_MAX:
+        raise AccessFileError(size_problem(path.stat().st_size))
+    return data
 
 
 AccessFile = FollowedFile[AccessList]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
 from raftnode.access.access_list import token_hash
-from raftnode.access.document import AccessFileError
+from raftnode.access.document import FILE_BYTES_MAX, AccessFileError
 from raftnode.followed_files import RETRY_LOOKS
 
 
@@ -214,3 +216,32 @@ async def test_a_refused_file_is_not_parsed_at_each_look(tmp_path: Path):
     for _ in range(5):
         assert not await file.refresh()
     assert observer.refused == 2, "it was written again"
+
+
+async def test_a_file_that_is_too_large_is_refused_with_its_size_and_the_limit(tmp_path: Path):
+    path = tmp_path / "access.json"
+    write(path, "a")
+    file = open_access_file(path)
+    path.write_bytes(b" " * 3 * FILE_BYTES_MAX)
+    with capture_logs() as logged:
+        assert not await look_twice(file)
+    [line] = logged
+    assert f"has {3 * FILE_BYTES_MAX} bytes; a file of access control" in line["problem"]
+    assert f"at most {FILE_BYTES_MAX}," in line["problem"]
+    assert tokens(file) == {"a"}
+
+
+async def test_a_file_is_parsed_on_another_thread(tmp_path: Path):
+    """YAML of the largest size takes seconds."""
+    path = tmp_path / "access.json"
+    write(path, "a")
+    threads: list[threading.Thread] = []
+
+    def parse(_: bytes) -> None:
+        threads.append(threading.current_thread())
+
+    file = FollowedFile("access_file", path, parse)
+    write(path, "a", "b")
+    await look_twice(file)
+    assert threads[1:]
+    assert threads[1] is not threading.current_thread()

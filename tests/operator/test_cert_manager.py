@@ -291,7 +291,7 @@ def is_renewed(krq, before: dict[str, bytes], *names: str) -> bool:
     return all(now[f"{name}.crt"] != before[f"{name}.crt"] for name in names)
 
 
-@pytest.mark.extended
+@pytest.mark.nightly
 async def test_the_real_cert_manager_issues_renews_and_is_cleaned_up(
     krq, operators, tmp_path: Path
 ) -> None:

@@ -130,7 +130,6 @@ fix: $(READY) ## Fix style and formatting where the tools can
 
 extended: $(READY) ## Run the longer tests on clusters of the process node and on quorums: rolls, restores, bad clusters, contract
 	@$(BIN)/devcluster build
-	@$(BIN)/devcluster build --cert-manager >/dev/null
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "$(EXTENDED)" $(NO_UNITS) -q $(SLOWEST)
 
 chart: $(READY) ## Check the chart: lint, strict schemas, what it renders, install to uninstall
@@ -217,6 +216,7 @@ nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points o
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
 	@$(MAKE) --no-print-directory mutants SEMANTIC=1
 	@$(BIN)/devcluster build
+	@$(BIN)/devcluster build --cert-manager >/dev/null
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "nightly and not e2e" -q
 	@$(MAKE) --no-print-directory faults
 

@@ -65,7 +65,7 @@ class Presented:
         uri_names: those of the client's verified certificate.
         common_names: those of the client's verified certificate.
         service_account: namespace and name in a token that the cluster signed.
-        expires_s: Unix time at which the token ends; None: it does not say.
+        expires_s: Unix time at which the token or certificate ends; None: it does not say.
         signed_with: the cluster's key that signed the token; None: no key of the cluster did.
     """
 
@@ -184,6 +184,8 @@ class AccessList:
             if subject is None:
                 return _unknown(How.TOKEN, "the token is of no subject in the access file")
             return Identity(How.TOKEN, subject)
+        if _has_ended(presented, now_s):
+            return _unknown(How.CERTIFICATE, "the certificate has expired")
         for names, subjects in (
             (presented.uri_names, self.by_uri_name),
             (presented.common_names, self.by_common_name),
@@ -196,7 +198,7 @@ class AccessList:
         return _unknown(How.CERTIFICATE, "the certificate is of no subject in the access file")
 
     def _of_account(self, presented: Presented, account: str, now_s: float) -> Identity:
-        if presented.expires_s is not None and now_s >= presented.expires_s:
+        if _has_ended(presented, now_s):
             return _unknown(How.SERVICE_ACCOUNT, "the token has expired")
         subject = self.by_service_account.get(account)
         if subject is None:
@@ -263,6 +265,10 @@ def _grants(entries: Iterable[GrantEntry]) -> Grants:
         for role in entry.roles:
             grants[role] = (*grants.get(role, ()), *prefixes)
     return grants
+
+
+def _has_ended(presented: Presented, now_s: float) -> bool:
+    return presented.expires_s is not None and now_s >= presented.expires_s
 
 
 def _unknown(how: How, message: str) -> Identity:

@@ -131,6 +131,11 @@ class Caller:
         return self._identity
 
     @property
+    def is_limited(self) -> bool:
+        """Whether there is an access file, which may change."""
+        return self._gate.access is not None
+
+    @property
     def outdated(self) -> bool:
         """Whether the access file or the cluster's keys have changed since it was last asked."""
         return self._gate.access is not self._access or self._gate.keys is not self._keys
@@ -229,7 +234,9 @@ class Gate:
                 )
             return self._of_token(token)
         names = names_of(request.transport)
-        return Presented(uri_names=names.uri_names, common_names=names.common_names)
+        return Presented(
+            uri_names=names.uri_names, common_names=names.common_names, expires_s=names.expires_s
+        )
 
     def _of_token(self, token: str) -> Presented:
         hashed = token_hash(token.encode(errors="surrogateescape"))

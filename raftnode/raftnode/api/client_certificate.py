@@ -1,24 +1,27 @@
-"""The names in a client's certificate, which TLS has verified."""
+"""What a client's certificate says, which TLS has verified when the connection began."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 
 class CertificateNames(NamedTuple):
-    """What a certificate says of its owner."""
+    """What a certificate says of its owner, and the Unix time at which it ends."""
 
     uri_names: tuple[str, ...] = ()
     common_names: tuple[str, ...] = ()
+    expires_s: float | None = None
 
 
 NO_CERTIFICATE = CertificateNames()
 
 
 def names_of(transport: asyncio.BaseTransport | None) -> CertificateNames:
-    """Return the URI names and common names in the certificate of a connection's client.
+    """Return the names and the end of the certificate of a connection's client.
 
     Empty: no TLS, or no certificate. Python gives the fields of a certificate only if its chain
     was verified.
@@ -31,4 +34,10 @@ def names_of(transport: asyncio.BaseTransport | None) -> CertificateNames:
     return CertificateNames(
         tuple(name for kind, name in alternatives if kind == "URI"),
         tuple(name for part in parts for kind, name in part if kind == "commonName"),
+        _unix_time(certificate["notAfter"]),
     )
+
+
+@lru_cache(256)
+def _unix_time(text: str) -> float:
+    return float(ssl.cert_time_to_seconds(text))

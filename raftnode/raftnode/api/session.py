@@ -196,6 +196,11 @@ class Session:
         """Begin to send answers; call `close` afterwards."""
         self._writer = self._spawn(self._write_answers())
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has neither an operation without an answer nor an answer to send."""
+        return not self._pending and not self._answers
+
     def unsent_bytes(self) -> int:
         """The size of the answers that wait to be sent."""
         return self._answers_bytes

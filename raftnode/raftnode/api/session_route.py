@@ -8,7 +8,7 @@ import contextlib
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from raftnode.api.authorization import CALLER
+from raftnode.api.authorization import CALLER, Caller
 from raftnode.api.client_connection import ClientConnection
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
@@ -17,6 +17,7 @@ from raftnode.api.needs import SESSION
 from raftnode.api.service import NodeService
 from raftnode.api.session import Session, SessionFault, SessionObserver, greeting_of
 from raftnode.api.session_share import SessionShare
+from raftnode.errors import RequestError
 from raftnode.limits.model import Limit
 from raftnode.log_limit import LineBudget
 from raftnode.session import PATH, SUBPROTOCOL, answers
@@ -30,11 +31,38 @@ HEARTBEAT_S = 20.0
 """How often a silent client is asked whether it is there; half of it without a sign ends the
 session."""
 
+CALLER_LOOK_S = 10.0
+"""How often an idle session is asked whether its caller may still have it."""
+
+CLOSE_REFUSED = 4401
+"""The status with which a session is closed that its caller may no longer have."""
+
 _CLOSE_S = 2.0
 """How long a refused client has to close its side."""
 
 _REASON_MAX = 120
 """A close frame has 125 bytes, two of them for the code."""
+
+
+class _RefusedError(Exception):
+    """The access file in force does not allow the session any more."""
+
+
+async def _refuse_when_idle(session: Session, caller: Caller) -> None:
+    """Look at a session's caller until it may no longer have a session.
+
+    What a session has begun is answered first: a write that was begun may be done.
+
+    Raises:
+        _RefusedError: it may not.
+    """
+    while True:
+        await asyncio.sleep(CALLER_LOOK_S)
+        if session.is_idle:
+            try:
+                caller.check(SESSION.verb)
+            except RequestError as error:
+                raise _RefusedError(f"{error.error}: {error}") from None
 
 
 class SessionRoute:
@@ -118,6 +146,8 @@ class SessionRoute:
 
     async def _serve(self, websocket: web.WebSocketResponse, request: web.Request) -> None:
         faults: list[str] = []
+        refusals: list[str] = []
+        caller, watch = request.get(CALLER), None
         holder, protocol = self._guard.holder_of(request), request.protocol
         connection = protocol if isinstance(protocol, ClientConnection) else None
         try:
@@ -129,8 +159,10 @@ class SessionRoute:
                     group.create_task,
                     self._observer,
                     share=SessionShare(self._guard, holder, connection),
-                    caller=request.get(CALLER),
+                    caller=caller,
                 )
+                if caller is not None and caller.is_limited:
+                    watch = group.create_task(_refuse_when_idle(session, caller))
                 if connection is not None:
                     connection.queued_bytes = session.unsent_bytes
                 try:
@@ -139,19 +171,22 @@ class SessionRoute:
                     await self._receive(websocket, session)
                 finally:
                     session.close()
+                    if watch is not None:
+                        watch.cancel()
         except* SessionFault as raised:
             faults += [str(fault) for fault in raised.exceptions]
+        except* _RefusedError as raised:
+            refusals += [str(refused) for refused in raised.exceptions]
         except* OSError:
             pass  # the client has gone
         if faults:
             _lines.say(_log.warning, "session_refused", "fault", reason=faults[0])
             self._guard.refused(Limit.SESSION_FAULT, holder)
-            reason = faults[0].encode()[:_REASON_MAX].decode(errors="ignore").encode()
-            await self._close(websocket, WSCloseCode.POLICY_VIOLATION, reason)
+            await self._close(websocket, WSCloseCode.POLICY_VIOLATION, _cut(faults[0]))
+        elif refusals:
+            await self._close(websocket, CLOSE_REFUSED, _cut(refusals[0]))
 
-    async def _close(
-        self, websocket: web.WebSocketResponse, code: WSCloseCode, reason: bytes
-    ) -> None:
+    async def _close(self, websocket: web.WebSocketResponse, code: int, reason: bytes) -> None:
         """Close a session; a client that reads nothing, not even the reason, holds up nothing."""
         transport = self._open.get(websocket)
         with contextlib.suppress(TimeoutError):
@@ -177,3 +212,7 @@ class SessionRoute:
             ),
             return_exceptions=True,
         )
+
+
+def _cut(reason: str) -> bytes:
+    return reason.encode()[:_REASON_MAX].decode(errors="ignore").encode()

@@ -135,6 +135,16 @@ def test_a_certificate_is_known_by_any_of_its_names():
     assert unknown.denied.reason is Reason.UNKNOWN_CREDENTIALS
 
 
+@pytest.mark.without(IDENTITY, "if _has_ended(presented, now_s):", "if False:")
+def test_a_certificate_ends_at_its_time():
+    made = access(subject("common", ["read"], certificate_common_names=["common"]))
+    presented = Presented(common_names=("common",), expires_s=100.0)
+    assert made.identify(presented, NODE_URI, 99.9).name == "common"
+    ended = made.identify(presented, NODE_URI, 100.0)
+    assert ended.denied is not None
+    assert ended.denied.message.startswith("the certificate has expired")
+
+
 def test_a_token_decides_before_a_certificate():
     made = access(
         subject("token", ["read"]),

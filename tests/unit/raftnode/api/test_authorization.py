@@ -23,6 +23,7 @@ from raftnode.access.access_list import token_hash
 from raftnode.access.audit_log import AuditLog, AuditRecord
 from raftnode.access.roles import Role
 from raftnode.access.service_accounts import LEEWAY_S, AccountTokens, KeySet
+from raftnode.api import session_route
 from raftnode.api.authorization import Gate
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
@@ -32,6 +33,7 @@ from raftnode.api.metrics import AccessMetrics
 from raftnode.api.openapi import openapi
 from raftnode.api.server import ApiServer, all_routes, make_app
 from raftnode.api.service import NewRecord
+from raftnode.api.session_route import CLOSE_REFUSED
 from raftnode.core.types import Endpoint
 from raftnode.limits.model import ClientLimits
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
@@ -578,6 +580,61 @@ async def test_a_service_account_is_known_by_its_token_until_that_ends(tmp_path:
             assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
             await asyncio.sleep(4)
             assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "AUTHENTICATION_FAILED"
+
+
+async def closing(session: Session) -> aiohttp.WSMessage:
+    try:
+        return await session.websocket.receive(timeout=10)
+    except TimeoutError:
+        pytest.fail("the session is not closed")
+
+
+@pytest.mark.parametrize("how", ["withdrawn", "expired", "role lost"])
+@pytest.mark.without("api.session_route:_refuse_when_idle", "caller.check(SESSION.verb)", "pass")
+async def test_an_idle_session_is_closed_once_its_caller_may_not_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+):
+    monkeypatch.setattr(session_route, "CALLER_LOOK_S", 0.05)
+    issuer = AccountIssuer()
+    write_keys(tmp_path / "jwks.json", issuer)
+    keys = FollowedFile("access_jwks_file", tmp_path / "jwks.json", KeySet.parse)
+    accounts = AccountTokens(keys, audience=AUDIENCE, issuer=ISSUER)
+    app = entry("app", READ) | {"service_accounts": ["shop/app"]}
+    audit = AuditLog(tmp_path / "audit")
+    async with served(tmp_path, [app, entry("other", READ)], accounts=accounts, audit=audit) as api:
+        token = "app"
+        if how == "expired":
+            token = issuer.token(exp=int(time.time()) - LEEWAY_S + 3)
+        async with api.session("other") as other, api.session(token) as session:
+            assert await session.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+            if how == "withdrawn":
+                await api.grant(entry("other", READ))
+            elif how == "role lost":
+                await api.grant(entry("other", READ), entry("app", METRICS))
+            closed = await closing(session)
+            assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, CLOSE_REFUSED)
+            code = "AUTHORIZATION_FAILED" if how == "role lost" else "AUTHENTICATION_FAILED"
+            assert str(closed.extra).startswith(f"{code}: ")
+            assert await other.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+        [line] = audited(tmp_path, audit)
+        assert (line["event"], line["operation"], line["verb"]) == (
+            "refused",
+            "openSession",
+            "session",
+        )
+
+
+async def test_a_session_with_an_operation_under_way_is_closed_after_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(session_route, "CALLER_LOOK_S", 0.05)
+    async with served(tmp_path, [entry("app", READ)]) as api, api.session("app") as session:
+        await session.begin(Kind.READ, operations.read_body(10_000, 1 << 20, 2_000))
+        await asyncio.sleep(0.1)
+        await api.grant(entry("other", READ))
+        assert await session.answer() == "AUTHENTICATION_FAILED"
+        closed = await closing(session)
+        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, CLOSE_REFUSED)
 
 
 @pytest.mark.without("api.authorization:Gate.still_valid", "signed_with is None", "True")

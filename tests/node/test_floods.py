@@ -135,7 +135,7 @@ async def refusals(leader: LocalNode, tls: ssl.SSLContext | None) -> dict[str, f
         for limit in Limit
         for line in text.splitlines()
         if line.startswith(
-            f'raftnode_client_refusals_total{{limit="{limit.value}",listener="client"}}'
+            f'raftnode_client_refusals_total{{limit="{limit.value}",listener="api"}}'
         )
     }
 

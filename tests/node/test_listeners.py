@@ -58,7 +58,7 @@ async def test_a_quorum_forms_serves_and_changes_its_leader_with_all_listeners_a
     # Metrics: on their port, with the connections of each listener, and nothing else there.
     status, text = await get(leader.host, METRICS_PORT, "/metrics")
     assert status == 200
-    for listener in ("client", "admin", "metrics"):
+    for listener in ("api", "admin", "metrics"):
         assert f'raftnode_client_connections{{listener="{listener}"}}' in text
         assert f'raftnode_client_refusals_total{{limit="head_time",listener="{listener}"}}' in text
     assert (await get(leader.host, METRICS_PORT, "/healthz/ready"))[0] == 200

@@ -21,9 +21,9 @@ from raftnode.errors import RequestError
 
 
 class Listener(StrEnum):
-    """A listener; the value is a metric's label."""
+    """A listener; the value is a metric's label, for `API` the same as in the metrics of TLS."""
 
-    CLIENT = "client"
+    API = "api"
     ADMIN = "admin"
     METRICS = "metrics"
 
@@ -39,7 +39,7 @@ class Part(StrEnum):
 
 
 SETTINGS: Mapping[Listener, str] = {
-    Listener.CLIENT: "api_listen",
+    Listener.API: "api_listen",
     Listener.ADMIN: "admin_listen",
     Listener.METRICS: "metrics_listen",
 }
@@ -90,8 +90,8 @@ class Serving:
 
     def listener_of(self, part: Part) -> Listener:
         """The listener that a client must use for a part."""
-        own = _OWN.get(part, Listener.CLIENT)
-        return own if own in self.addresses else Listener.CLIENT
+        own = _OWN.get(part, Listener.API)
+        return own if own in self.addresses else Listener.API
 
     def handler_of(self, route: Route) -> Handler:
         """The handler of a route on this listener: its own, or one that refuses."""
@@ -115,7 +115,7 @@ class Serving:
         return refuse
 
 
-EVERY_PART = Serving(Listener.CLIENT, {})
+EVERY_PART = Serving(Listener.API, {})
 """The only listener of a node."""
 
 

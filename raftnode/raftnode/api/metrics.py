@@ -115,7 +115,7 @@ class AccessMetrics(MetricTable[Any]):
     )
     access_file_refusals = CounterRow("Files that could not be used.", labels=("file",))
 
-    def __init__(self, registry: CollectorRegistry, listeners: Iterable[str] = ("client",)) -> None:
+    def __init__(self, registry: CollectorRegistry, listeners: Iterable[str] = ("api",)) -> None:
         super().__init__(registry)
         for listener in listeners:  # a rate needs the 0 before the first refusal
             for reason in Reason:

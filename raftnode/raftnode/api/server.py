@@ -103,7 +103,7 @@ def make_app(
     """
     limits, guard, gate = limits or ApiLimits(), guard or Guard(), gate or Gate(service)
     serving = gate.serving
-    if serving.listener is Listener.CLIENT:
+    if serving.listener is Listener.API:
         service.turns.room = guard.answers.room
     sessions = SessionRoute(service, limits, session_observer, guard)
     routes = all_routes(service, limits, registry, sessions)

@@ -61,7 +61,7 @@ class Listeners:
             self.addresses[listener] = Endpoint(settings.api_endpoint.host, bound.port)
         return (
             _with_port(settings.peer_endpoint, peer.port),
-            _with_port(settings.api_endpoint, self.addresses[Listener.CLIENT].port),
+            _with_port(settings.api_endpoint, self.addresses[Listener.API].port),
         )
 
     async def stop(self) -> None:
@@ -100,7 +100,7 @@ def build_listeners(
             observer=observer,
             session_observer=sessions,
             guard=Guard(
-                client if listener is Listener.CLIENT else own,
+                client if listener is Listener.API else own,
                 refusals.of(listener),
                 body_max_bytes=limits.json_body_max_bytes,
             ),
@@ -128,7 +128,7 @@ def build_listeners(
 def listen_addresses(settings: NodeSettings) -> dict[Listener, Endpoint]:
     """The listeners for clients that are set, and where they are to listen."""
     wanted = {
-        Listener.CLIENT: settings.api_listen,
+        Listener.API: settings.api_listen,
         Listener.ADMIN: settings.admin_listen,
         Listener.METRICS: settings.metrics_listen,
     }

@@ -134,7 +134,7 @@ class Api:
 
     def refused(self, reason: str) -> float | None:
         return self.registry.get_sample_value(
-            "raftnode_access_refusals_total", {"listener": "client", "reason": reason}
+            "raftnode_access_refusals_total", {"listener": "api", "reason": reason}
         )
 
     def state(self) -> Any:
@@ -691,7 +691,7 @@ async def test_each_change_leaves_a_line_with_its_outcome(tmp_path: Path):
                 "admin",
                 "token",
             )
-            assert (line["remote"], line["listener"]) == ("127.0.0.1", "client")
+            assert (line["remote"], line["listener"]) == ("127.0.0.1", "api")
         await api.operate("upgrade", "admin", json=UPGRADE)
         done = audited(tmp_path, audit)[-1]
         assert (done["outcome"], done["target"]) == ("done", '{"raft_version":2}')

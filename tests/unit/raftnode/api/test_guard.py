@@ -39,7 +39,7 @@ class Api:
 
     def refused(self, limit: Limit) -> float | None:
         return self.registry.get_sample_value(
-            "raftnode_client_refusals_total", {"listener": "client", "limit": limit.value}
+            "raftnode_client_refusals_total", {"listener": "api", "limit": limit.value}
         )
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ class Api:
 async def served(limits: ClientLimits) -> AsyncIterator[Api]:
     service, registry = MemoryService(), CollectorRegistry()
     await service.append([NewRecord(b"large", b"\1" * LARGE)], timeout_ms=1000)
-    guard = Guard(limits, LimitMetrics(registry).of(Listener.CLIENT))
+    guard = Guard(limits, LimitMetrics(registry).of(Listener.API))
     server = ApiServer(
         make_app(service, registry=registry, version="1", guard=guard), shutdown_grace_ms=0
     )
@@ -202,6 +202,5 @@ async def test_connections_are_counted() -> None:
     async with served(PATIENT) as api, api.client(), api.client():
         await asyncio.sleep(0.6)
         assert (
-            api.registry.get_sample_value("raftnode_client_connections", {"listener": "client"})
-            == 2
+            api.registry.get_sample_value("raftnode_client_connections", {"listener": "api"}) == 2
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import get_args
 
 import aiohttp
 import pytest
@@ -18,8 +19,9 @@ from raftnode.api.model import ApiError
 from raftnode.api.server import ApiServer, all_routes, make_app
 from raftnode.client import QuorumClient, RefusedError
 from raftnode.core.types import Endpoint
+from raftnode.tls.material import ListenerName
 
-CLIENT, ADMIN, METRICS = Listener.CLIENT, Listener.ADMIN, Listener.METRICS
+CLIENT, ADMIN, METRICS = Listener.API, Listener.ADMIN, Listener.METRICS
 ROUTES = all_routes(MemoryService(), ApiLimits(), CollectorRegistry())
 SETS = [(CLIENT,), (CLIENT, ADMIN), (CLIENT, METRICS), (CLIENT, ADMIN, METRICS)]
 ADMINISTRATION = {
@@ -162,3 +164,7 @@ async def test_the_client_reports_the_right_listener_at_once() -> None:
                 await client.resign_node(addresses[CLIENT])
         async with QuorumClient([addresses[ADMIN]], timeout_ms=5000) as client:
             await client.resign_node(addresses[ADMIN])
+
+
+def test_the_listener_of_clients_has_one_name_in_all_metrics() -> None:
+    assert set(get_args(ListenerName)) == {"peer", Listener.API.value}

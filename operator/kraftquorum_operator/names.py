@@ -74,6 +74,9 @@ ANNOTATION_GIVEN_UP = f"{GROUP}/given-up-"
 ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
 """On the disruption budget: which pods without the voter label it was last touched for (S22)."""
 
+ANNOTATION_NODE_IMAGE = f"{GROUP}/node-image"
+"""On the StatefulSet: the image that the operator gave to its nodes, which it keeps."""
+
 FINALIZER = f"{GROUP}/quorum"
 KOPF_FINALIZER = f"{GROUP}/kopf"
 """kopf's own, which it never sets."""

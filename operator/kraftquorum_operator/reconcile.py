@@ -31,6 +31,7 @@ from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.trust import judge
+from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
 from kraftquorum_operator.memory.persistent_troubles import PersistentTroubles
 from kraftquorum_operator.memory.refused_requests import Refusals
@@ -132,6 +133,8 @@ class Reconciler:
     """Limits how many reconciliations run at once."""
     event_poster: EventPoster = field(init=False)
     """Posts the events of reconciliations."""
+    image_turn: ImageTurn = field(default_factory=ImageTurn)
+    """Which quorum changes to another default image now."""
     replica_watches: ReplicaWatches | None = None
     """Notices a lost replica between two reconciliations; None: only the next one does."""
 
@@ -230,6 +233,7 @@ class Reconciler:
         """Forget a deleted resource."""
         self.memories.pop(uid, None)
         self.turns.forget(uid)
+        self.image_turn.give_up(uid)
         self._stop_watching(namespace, name)
         self.nodes.secure(f"{namespace}/{name}", {})
         self.metrics.forget(namespace, name)
@@ -277,6 +281,9 @@ class Reconciler:
             await self._set_finalizer(observed.owner, observed.resource, held=held)
         except KubeError as error:  # no repair waits for it
             bound.warning("finalizer_write_failed", error=str(error))
+        if observed.next_image is not None and self.image_turn.holder == uid:
+            spec = observed.spec.model_copy(update={"image": observed.next_image})
+            observed = replace(observed, spec=spec)
         self._watch_replicas(observed)
         memory.observed_at, memory.observed_s = _now(), time.monotonic()
         memory.failure_reported_s = None
@@ -311,10 +318,13 @@ class Reconciler:
         busy_s, idle_s = self.settings.reconcile_busy_s, self.settings.reconcile_idle_s
         guard = decision.guard if isinstance(decision, Wait) else None
         wait_s = memory.waits.next_pause_s(guard, busy_s, idle_s)
+        if observed.spec.image_updates == "Automatic" and observation.rolls:
+            self.image_turn.rolls(uid)
         match decision:
             case Done():
                 memory.current_action = None
-                pause_s = idle_s
+                wants = observed.next_image is not None
+                pause_s = 0.0 if self.image_turn.rests(uid, wants=wants) else idle_s
             case Wait():
                 pause_s = wait_s
             case _:

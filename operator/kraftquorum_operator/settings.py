@@ -36,7 +36,8 @@ class Settings(BaseSettings):
     namespace: str | None = None
     """Namespaces to watch, separated by commas; unset or empty: all namespaces."""
     node_image: Annotated[str, Field(min_length=1, max_length=512)] = names.NODE_IMAGE
-    """Image of the node for a quorum whose `spec.image` names none."""
+    """Image of the node for a new quorum whose `spec.image` names none, and for those with
+    `spec.imageUpdates: Automatic`."""
     node_image_pull_secrets: str | None = None
     """Secrets for pulling the node's image, separated by commas, for a quorum whose
     `spec.imagePullSecrets` names none. Each namespace with quorums needs its own."""

@@ -19,6 +19,26 @@ app()
 """Another version: its pods get a second more to end, so that each of them is outdated."""
 
 
+def _images(krq) -> set[str]:
+    return {pod["spec"]["containers"][0]["image"] for pod in krq.list("pods")}
+
+
+def test_another_default_image_rolls_only_a_quorum_that_follows_it(krq, operators) -> None:
+    first, second = "kraftquorum/raftnode:1", "kraftquorum/raftnode:2"
+    operator = operators.start(node_image=first)
+    krq.apply(voters=3)
+    krq.ready(3)
+    pods = {pod["metadata"]["uid"] for pod in krq.list("pods")}
+    operators.stop(operator)
+    operators.start(node_image=second)
+    krq.kubectl("scale", "krq", "demo", "--replicas=4")
+    krq.ready(4)
+    assert pods < {pod["metadata"]["uid"] for pod in krq.list("pods")}
+    assert _images(krq) == {first}, "a new replica is of the image of the others"
+    krq.apply(voters=4, imageUpdates="Automatic")
+    krq.until("rolled", lambda: _images(krq) == {second} and krq.is_ready(4))
+
+
 @pytest.mark.nightly
 def test_a_newer_operator_finishes_the_replacement_then_rolls_its_own_template(
     krq, operators, writing

@@ -312,6 +312,8 @@ class StatefulSet:
     """The operator's defaults that hold, from its claim template; None: none."""
     cluster_domain: str | None = None
     """The cluster domain that the label of its claim template names."""
+    image: str | None = None
+    """The image that the operator gave to the nodes."""
     settings: tuple[tuple[str, str], ...] = ()
     """What its template gives to each node, by the settings' names, in their order."""
     claim_size: str = ""
@@ -384,6 +386,14 @@ class Observation:
     refused: tuple[tuple[ObjectRef, str], ...] = ()
     """Objects that the operator could not write a moment ago, or of another owner, and why;
     not in `outdated`."""
+
+    @property
+    def rolls(self) -> bool:
+        """Whether a pod has another template than the StatefulSet has now."""
+        revision = self.statefulset.revision if self.statefulset is not None else None
+        return revision is not None and any(
+            pod.revision not in {None, revision} for pod in self.pods
+        )
 
     refused_deletions: tuple[tuple[str, str], ...] = ()
     """UIDs of pods and claims that the API server refused to evict or delete a moment ago, and why:

@@ -203,7 +203,12 @@ class QuorumSpec(SpecModel):
     """The number of voters, 1 to 9. Use an odd number: an even number of voters tolerates no more
     failures than one voter fewer. The operator accepts it with a Warning event."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Container image of the node; unset: the operator's `KRAFTQUORUM_NODE_IMAGE`."""
+    """Container image of the node; unset: the operator's `KRAFTQUORUM_NODE_IMAGE` at the quorum's
+    creation, and then as `imageUpdates` says."""
+    image_updates: Literal["Manual", "Automatic"] = "Manual"
+    """For a quorum without `image`, after the operator's `KRAFTQUORUM_NODE_IMAGE` has changed.
+    `Manual`: it keeps the image that it has. `Automatic`: the operator rolls the new image out, to
+    one quorum after the other. It waits with the next quorum until all is well with the last."""
     storage: Storage = Storage()
     """The volume of each replica. Immutable."""
     config: Annotated[dict[str, JsonValue], WithJsonSchema(config_schema())] = Field(

@@ -40,6 +40,7 @@ from kraftquorum_operator.observe.kube import (
     read_statefulset,
 )
 from kraftquorum_operator.observe.last_known import last_known
+from kraftquorum_operator.observe.node_image import next_image_of, node_image_of
 from kraftquorum_operator.observe.objects import get_objects
 from kraftquorum_operator.observe.quorum import (
     Silence,
@@ -72,6 +73,8 @@ class Observed:
     reported_generation: int
     reported: QuorumStatus | None = None
     """The last status, for its times and its timeline."""
+    next_image: str | None = None
+    """The image that the nodes are to change to once it is the quorum's turn."""
 
 
 async def observe(
@@ -117,8 +120,11 @@ async def observe(
     claims = read_claims(name, claim_bodies, statefulset=statefulset if own else None)
     events = await _events(kube, namespace, name, wants_events(statefulset, pods, claims))
     spec = QuorumSpec.model_validate(resource["spec"])
+    own_set, default = statefulset if own else None, installation.node_image
+    next_image = next_image_of(spec, own_set, default)
+    image = node_image_of(spec, own_set, default)
     tls = spec.tls.chosen(defaults_of(statefulset, claims))
-    spec = spec.model_copy(update={"image": spec.image or installation.node_image, "tls": tls})
+    spec = spec.model_copy(update={"image": image, "tls": tls})
     certificates, access, issued = await _certificates(
         kube, owner, resource, spec, (statefulset, pods)
     )
@@ -164,6 +170,7 @@ async def observe(
         conditions=tuple(reported.conditions) if reported else (),
         reported_generation=int(status.get("observedGeneration") or 0),
         reported=reported,
+        next_image=next_image,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body, Owner
@@ -41,5 +42,6 @@ def digest(body: Body) -> str:
 
 def stamped(body: Body) -> Body:
     """The body with its own digest as an annotation."""
-    annotations = {names.ANNOTATION_HASH: digest(body)}
+    given = cast("dict[str, str]", body["metadata"].get("annotations") or {})
+    annotations = given | {names.ANNOTATION_HASH: digest(body)}
     return body | {"metadata": body["metadata"] | {"annotations": annotations}}

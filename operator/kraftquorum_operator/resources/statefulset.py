@@ -50,6 +50,7 @@ def statefulset(
     """
     meta = metadata(owner, owner.name)
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}
+    meta["annotations"] = {names.ANNOTATION_NODE_IMAGE: spec.image or installation.node_image}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -81,7 +82,8 @@ def with_template_of(body: Body, live: Body) -> Body:
     kept = stamped(body | {"spec": spec})
     if names.ANNOTATION_HASH not in known:
         return kept
-    annotations = {names.ANNOTATION_HASH: known[names.ANNOTATION_HASH]}
+    keys = (names.ANNOTATION_HASH, names.ANNOTATION_NODE_IMAGE)
+    annotations = {key: known[key] for key in keys if key in known}
     return kept | {"metadata": kept["metadata"] | {"annotations": annotations}}
 
 
@@ -136,20 +138,22 @@ def _template(
                     ]
                 }
             },
-            "containers": [_container(owner, spec, config, installation.cluster_domain)],
+            "containers": [_container(owner, spec, config, installation)],
             **_volumes(owner, config),
         },
     }
 
 
-def _container(owner: Owner, spec: QuorumSpec, config: NodeConfig, cluster_domain: str) -> Body:
+def _container(
+    owner: Owner, spec: QuorumSpec, config: NodeConfig, installation: Installation
+) -> Body:
     port = metrics_port(spec, tls.scheme(config.tls))
     return {
         "name": names.CONTAINER,
-        "image": spec.image or names.NODE_IMAGE,
+        "image": spec.image or installation.node_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["raftnode", "run"],
-        "env": _environment(owner, config, cluster_domain, metrics_settings(spec)),
+        "env": _environment(owner, config, installation.cluster_domain, metrics_settings(spec)),
         "ports": [
             {"name": "peer", "containerPort": names.PEER_PORT},
             {"name": "api", "containerPort": names.API_PORT},

@@ -72,6 +72,10 @@ _log = structlog.get_logger("raftnode")
 TURN_EVENTS_MAX = 64
 """Events handled before other tasks have their turn on the loop."""
 
+TURN_SERVED_BYTES = 4 << 20
+"""Bytes of the log served before other tasks have their turn: frames of elections must not wait
+until answers are encoded for all replicas that have caught up at once. One answer may pass it."""
+
 
 class Post(Protocol):
     """Where requests and responses to peers go."""
@@ -129,6 +133,8 @@ class Driver:
         self._outgoing: list[Callable[[], None]] = []
         """What is left to send to peers."""
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="disk")
+        self._served_bytes = 0
+        """Bytes of the log that this turn has served."""
         self._dead = False
         self._in_turn = False
         self._turns: TurnSchedule[Barrier] | None = None
@@ -200,7 +206,8 @@ class Driver:
         for send in outgoing:
             send()
         if barrier is None:
-            self._on_changed()
+            if self._event is None:
+                self._on_changed()
             self._plan_next_turn(parts.core)
         return barrier
 
@@ -216,7 +223,8 @@ class Driver:
     def _handle(self, parts: Parts) -> Barrier | None:
         """Carry out what is left of the last event, then what the events that wait bring."""
         events, effects, handled = self._events, self._effects, 0
-        while not self._dead:
+        self._served_bytes = 0
+        while not self._dead and self._served_bytes < TURN_SERVED_BYTES:
             if effects:
                 barrier = self._carry_out(parts, effects.popleft())
                 if barrier is not None:
@@ -237,7 +245,7 @@ class Driver:
         turns = self._turns
         if turns is None:
             return
-        if self._events:
+        if self._events or self._event is not None:
             turns.want()
             return
         deadline_ms = core.next_deadline_ms()
@@ -320,6 +328,7 @@ class Driver:
         log, end = parts.log, parts.log.end_offset
         recent = log.recent(effect.start_offset, effect.max_bytes, end)
         if recent is not None:
+            self._served_bytes += len(recent)
             filled = _filled(effect, recent)
             self._outgoing.append(partial(parts.post.respond, effect.request_id, filled))
             return

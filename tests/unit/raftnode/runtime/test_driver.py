@@ -47,6 +47,7 @@ from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
 from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.runtime import driver as driver_module
 from raftnode.runtime.disk import cold_reads
 from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
 from raftnode.runtime.disk.log_reads import LogReader
@@ -365,6 +366,30 @@ async def test_what_is_served_is_the_log_s_bytes_with_the_response_of_the_core(b
         Offset(0), 10_000, Offset(2)
     )
     assert (full.high_watermark, empty.batches) == (1, ())
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.without(
+    "runtime.driver:Driver._handle", "and self._served_bytes < TURN_SERVED_BYTES", ""
+)
+async def test_a_turn_serves_so_many_bytes_and_the_next_goes_on(
+    bench, replica_key, monkeypatch, together
+):
+    """Frames of elections arrive between turns: they must not wait for answers to all replicas."""
+    batch = bench.batch(0)
+    await bench.play(AppendBatches((batch,)))
+    monkeypatch.setattr(driver_module, "TURN_SERVED_BYTES", 2 * len(batch.data))
+    effects = [fetch(number, 0, replica_key) for number in range(5)] + [SendResponse(5, VOTE)]
+    bench.core.script += [effects] if together else [[effect] for effect in effects]
+    for _ in bench.core.script:
+        bench.driver.post(ConfirmRequested(1, False))
+    counts = [0]
+    for _ in range(50):
+        await asyncio.sleep(0)
+        if len(bench.post.sent) != counts[-1]:
+            counts.append(len(bench.post.sent))
+    assert counts == [0, 2, 4, 6]
+    assert [request_id for request_id, _ in bench.post.sent] == [*range(6)]
 
 
 class HeldReads:

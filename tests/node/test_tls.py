@@ -45,6 +45,7 @@ from raftnode.transport.hello import (
 pytestmark = [pytest.mark.timeout(300)]
 
 CLUSTER_ID = "SecuredSecuredSecuredS"
+AUDITED = {"RAFTNODE_AUDIT_LOG": "stderr"}
 
 
 def quorum_of(
@@ -174,6 +175,20 @@ async def counted(
     await eventually(look, what=name)
     assert await state_of(quorum) == state
     assert f'"reason":"{reason}"' in node.output()
+    refused = [line for line in audited(node) if line["event"] == "refused"]
+    served = {"api": "client", "peer": "peer"}[listener]
+    assert {
+        "event": "refused",
+        "remote": "127.0.0.1",
+        "listener": served,
+        "outcome": "not_done",
+        "reason": reason,
+    } in [{name: value for name, value in line.items() if name != "time"} for line in refused]
+
+
+def audited(node: LocalNode) -> list[dict[str, str]]:
+    """The lines of the audit log."""
+    return [json.loads(line) for line in node.output().splitlines() if line.startswith('{"time": ')]
 
 
 @dataclass(frozen=True)
@@ -231,7 +246,7 @@ async def test_clients_that_the_api_refuses(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
     required = {"RAFTNODE_API_TLS_CLIENT_CERTIFICATES": "required"}
-    quorum = quorum_of(tmp_path, network, request, required, client_certificates=True)
+    quorum = quorum_of(tmp_path, network, request, required | AUDITED, client_certificates=True)
     async with quorum:
         await quorum.form(1)
         await quorum.put("before", b"1")  # the quorum writes nothing more by itself
@@ -317,7 +332,7 @@ async def say_hello(node: LocalNode, context: ssl.SSLContext | None) -> Refusal:
 async def test_peers_that_a_node_refuses(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
-    quorum = quorum_of(tmp_path, network, request)
+    quorum = quorum_of(tmp_path, network, request, AUDITED)
     async with quorum:
         await quorum.form(1)
         await quorum.put("before", b"1")  # the quorum writes nothing more by itself

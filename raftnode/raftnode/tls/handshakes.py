@@ -311,15 +311,26 @@ def _is_whole(first: bytes) -> bool:
 
 
 class FailureLog:
-    """Counts connections that did not come about, and logs some."""
+    """Counts connections that did not come about, and logs some.
 
-    def __init__(self, count: Callable[[str, Reason], None]) -> None:
+    Args:
+        count: is called with listener and reason.
+        audit: likewise, and with the address of the other end.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[str, Reason], None],
+        audit: Callable[[str, Reason, str], None] = lambda *_: None,
+    ) -> None:
         self._count = count
+        self._audit = audit
         self._lines = LineBudget()
 
     def __call__(self, listener: str, reason: Reason, address: str, detail: str) -> None:
         """Note one."""
         self._count(listener, reason)
+        self._audit(listener, reason, address)
         self._lines.say(
             _log.warning,
             "tls_handshake_failed",

@@ -19,6 +19,7 @@ from raftnode.api.metrics import AccessMetrics
 from raftnode.api.service import NodeService
 from raftnode.core.types import Endpoint
 from raftnode.runtime.process.tasks import Tasks
+from raftnode.tls.failures import Reason
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings
@@ -27,6 +28,9 @@ AUDITED_FACTS = frozenset(
     {"cluster_joined", "snapshot_installed", "voters_changed", "voters_reverted"}
 )
 """What a leader makes this node do, which no request to the API shows."""
+
+_NO_REFUSALS = frozenset({Reason.REFUSED, Reason.TIMEOUT})
+"""The other end refused this node, or did not go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,26 @@ class Access:
                     name, authenticated_by=How.QUORUM.value, target=json.dumps(fields, default=str)
                 )
             )
+
+    def note_refused_connection(self, listener: str, reason: Reason, address: str) -> None:
+        """Write a connection that this node refused in the handshake into the audit log.
+
+        Args:
+            listener: `peer` or `api`; `dialled`, for a connection that this node made, has no line.
+            reason: why it did not come about.
+            address: of the other end.
+        """
+        if self.audit is None or listener == "dialled" or reason in _NO_REFUSALS:
+            return
+        self.audit.refusal(
+            AuditRecord(
+                "refused",
+                remote=address,
+                listener=Listener.CLIENT.value if listener == "api" else listener,
+                outcome="not_done",
+                reason=reason.value,
+            )
+        )
 
     def close(self) -> None:
         """Close the audit log."""

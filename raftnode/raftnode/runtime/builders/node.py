@@ -105,7 +105,13 @@ async def running_node(
     base = await build_base(settings, directory, log, tasks, fail, watchdog=watchdog)
     core, driver, metrics = base.core, base.driver, base.metrics
     version = package_version("kraftquorum")
-    tls = await build_tls(settings, base.registry, tasks, lambda: core.replica.cluster_id)
+    tls = await build_tls(
+        settings,
+        base.registry,
+        tasks,
+        lambda: core.replica.cluster_id,
+        access.note_refused_connection,
+    )
     writes = build_writes(base, lambda: service.leader())  # noqa: PLW0108
     disk = build_disk(base, writes)
     peers = build_peers(base, writes, disk)

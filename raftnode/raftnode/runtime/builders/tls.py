@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from raftnode.api.model import ListenerCertificate
 from raftnode.runtime.metrics.tls_metrics import TlsMetrics
 from raftnode.runtime.process.tasks import Tasks
+from raftnode.tls.failures import Reason
 from raftnode.tls.files import Reload, TlsFiles
 from raftnode.tls.handshakes import FailureLog, ListenerTls
 from raftnode.tls.material import ClientCertificates, ListenerName, Mode, TlsRules
@@ -64,6 +65,7 @@ async def build_tls(
     registry: CollectorRegistry,
     tasks: Tasks,
     cluster_id: Callable[[], str | None],
+    audit: Callable[[str, Reason, str], None] = lambda *_: None,
 ) -> Tls:
     """Read the files of both listeners.
 
@@ -72,6 +74,7 @@ async def build_tls(
         registry: of the metrics; there are none without TLS.
         tasks: starts handshakes.
         cluster_id: of this node, once it is known.
+        audit: is called with listener, reason and address of each connection that fails.
 
     Raises:
         TlsError: a file cannot be used.
@@ -84,7 +87,7 @@ async def build_tls(
     if not wanted:
         return Tls()
     metrics = TlsMetrics(registry, tuple(rules.listener for rules in wanted))
-    failures = FailureLog(metrics.note_failure)
+    failures = FailureLog(metrics.note_failure, audit)
 
     async def build(rules: TlsRules, handshake_s: float) -> ListenerTls | None:
         if rules.mode == "disabled":

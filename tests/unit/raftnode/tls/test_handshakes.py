@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +104,14 @@ async def listener(tmp_path: Path, session_network: LoopbackNetwork) -> AsyncIte
     made: list[Listener] = []
 
     async def start(
-        mode="required", client_certificates="optional", handshake_s=30.0, **limits
+        mode="required",
+        client_certificates="optional",
+        handshake_s=30.0,
+        min_version="1.3",
+        **limits,
     ) -> Listener:
         made.append(Listener(tmp_path, mode, client_certificates, limits))
+        made[-1].rules = replace(made[-1].rules, min_version=min_version)
         await made[-1].start(session_network.host(1), handshake_s)
         return made[-1]
 
@@ -285,6 +292,34 @@ async def test_a_turn_of_the_loop_starts_few_handshakes(listener, monkeypatch):
             each.close()
     most = max(started.count(turn) for turn in set(started))
     assert most <= HANDSHAKES_PER_TURN
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is missing")
+@pytest.mark.without(  # 256: OpenSSL 3 allows it to clients on demand alone
+    "tls.material:_contexts",
+    "ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION",
+    "ssl.OP_NO_TICKET | 256",
+)
+async def test_a_client_that_asks_for_renegotiation_is_cut_off(listener):
+    """TLS 1.3 has none; Python cannot ask for it."""
+    at = await listener(min_version="1.2")
+    client = await asyncio.create_subprocess_exec(
+        *("openssl", "s_client", "-connect", str(at.at), "-tls1_2", "-quiet"),
+        *("-no_ign_eof", "-legacy_renegotiation"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert client.stdin is not None
+    await until(lambda: at.guard.connections.total == 1)
+    client.stdin.write(b"R\n")  # a line with R alone
+    await client.stdin.drain()
+    async with asyncio.timeout(30):
+        _, said = await client.communicate()
+    assert b"RENEGOTIATING" in said
+    assert b"no renegotiation" in said
+    await until(lambda: at.guard.connections.total == 0)
+    assert await at.get(at.context()) == "none"
 
 
 async def test_a_stopped_listener_leaves_no_connection(listener):

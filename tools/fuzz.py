@@ -21,7 +21,7 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["raftnode"]):
+with atheris.instrument_imports(include=["raftnode", "kraftquorum_operator.kafka"]):
     from proofkit.fuzz.targets import TARGETS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -3,6 +3,7 @@
 - `target`: the type of a target and of its first inputs;
 - `wire`: frames between peers, their bodies, hellos;
 - `files`: files on a disk;
+- `kafka`: answers of Kafka's controllers to the operator;
 - `targets`: all of them by name; `make fuzz` (tools/fuzz.py) runs each under atheris, guided by
   coverage.
 

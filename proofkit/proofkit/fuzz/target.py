@@ -19,7 +19,8 @@ class Target:
         decode: takes any bytes; checks what it made of them.
         refuses: what it may raise instead; anything else is a fault.
         seeds: sound input, from which mutations begin.
-        covers: the functions that it fuzzes, `module.function` below `raftnode`.
+        covers: the functions that it fuzzes, `module.function` below `raftnode`, or from
+            `kraftquorum_operator` on.
     """
 
     name: str

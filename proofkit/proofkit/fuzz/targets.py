@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proofkit.fuzz import files, session, wire
+from proofkit.fuzz import files, kafka, session, wire
 from proofkit.fuzz.target import Target
 
 TARGETS: dict[str, Target] = {
-    target.name: target for target in (*wire.TARGETS, *session.TARGETS, *files.TARGETS)
+    target.name: target
+    for target in (*wire.TARGETS, *session.TARGETS, *files.TARGETS, *kafka.TARGETS)
 }

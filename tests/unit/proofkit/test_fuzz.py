@@ -14,7 +14,9 @@ from proofkit.fuzz.target import FuzzError, Target, same
 from proofkit.fuzz.targets import TARGETS
 from raftnode.logformat.batch import decode_batches
 
-PACKAGE = Path(__file__).resolve().parents[3] / "raftnode" / "raftnode"
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = ROOT / "raftnode" / "raftnode"
+KAFKA_CODEC = ROOT / "operator" / "kraftquorum_operator" / "kafka" / "codec"
 WITHIN_OTHERS = {
     "wire.kafka.decode_error": "a number from an envelope that is read",
     "storage.directory.peer_starts.read_marks": "decode_marks on a file",
@@ -92,6 +94,18 @@ def test_every_decoder_is_fuzzed():
     covered = {name for target in TARGETS.values() for name in target.covers}
     assert len(decoders()) > 20
     assert decoders() - covered - set(WITHIN_OTHERS) == set()
+
+
+def test_every_decoder_of_kafkas_answers_is_fuzzed():
+    covered = {name for target in TARGETS.values() for name in target.covers}
+    functions = {
+        f"kraftquorum_operator.kafka.codec.{path.stem}.{function.name}"
+        for path in KAFKA_CODEC.glob("*.py")
+        for function in ast.parse(path.read_text()).body
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("decode_")
+    }
+    assert len(functions) > 7
+    assert functions - covered == set()
 
 
 def test_the_page_tells_of_a_run_of_all_of_them():

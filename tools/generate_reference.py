@@ -1,8 +1,8 @@
 """Write docs/reference/ and tables of docs/evidence/; with --check, say if they are current.
 
-Pages: http-api, node-settings, node-cli, node-metrics and exit-codes; bad-requests, bad-changes,
-surviving-mutants and semantic-mutants. What a page says of one thing stands beside that thing in
-the code.
+Pages: http-api, node-settings, node-cli, node-metrics, exit-codes and operator-cli;
+bad-requests, bad-changes, surviving-mutants and semantic-mutants. What a page says of one thing
+stands beside that thing in the code.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from typer.main import get_command
 
+from kraftquorum_operator.cli import app as operator_app
+from kraftquorum_operator.kafka.exit_codes import MEANINGS as ADVISE_MEANINGS
 from mutants import patches, survivors
 from proofkit.badchanges import OPERATIONS, wrong_changes
 from proofkit.badrequests import (
@@ -141,7 +143,24 @@ def node_cli() -> Iterator[str]:
     root: Any = get_command(make_app())
     for name, command in root.commands.items():
         for path, subcommand in _commands(name, command):
-            yield from _command(path, subcommand)
+            yield from _command(f"raftnode {path}", subcommand)
+
+
+def operator_cli() -> Iterator[str]:
+    """Describe every command of the operator's program."""
+    yield "# The `kraftquorum-operator` program\n"
+    yield (
+        "`run` is the operator, which [its settings](operator-settings.md) describe. Results go to "
+        "stdout; a failure is one line on stderr and an exit code that is not 0.\n"
+    )
+    root: Any = get_command(operator_app)
+    for name, command in root.commands.items():
+        for path, subcommand in _commands(name, command):
+            yield from _command(f"kraftquorum-operator {path}", subcommand)
+    yield "## Exit codes of `kafka advise`\n"
+    yield "| Code | Name | Meaning |\n|---|---|---|"
+    for code, meaning in ADVISE_MEANINGS.items():
+        yield f"| {int(code)} | `{code.name}` | {_cell(meaning)} |"
 
 
 def node_metrics() -> Iterator[str]:
@@ -319,6 +338,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "reference/node-cli.md": node_cli,
     "reference/node-metrics.md": node_metrics,
     "reference/exit-codes.md": exit_codes,
+    "reference/operator-cli.md": operator_cli,
     "evidence/bad-requests.md": bad_requests,
     "evidence/bad-changes.md": bad_changes,
     "evidence/surviving-mutants.md": surviving_mutants,
@@ -337,6 +357,8 @@ NEXT = {
     "[alerts](alerts.md), [metrics of the operator](operator-metrics.md)",
     "reference/exit-codes.md": "[failure modes](../operations/failure-modes.md), "
     "[runbooks](../operations/runbooks/README.md)",
+    "reference/operator-cli.md": "[look at controllers of Apache Kafka](../howto/kafka.md), "
+    "[operator settings](operator-settings.md)",
 }
 """What a reader of a reference page needs after it."""
 
@@ -428,7 +450,7 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _command(path: str, command: Any) -> Iterator[str]:
-    yield f"## `raftnode {path}`\n"
+    yield f"## `{path}`\n"
     yield f"{_words(command.help or '')}\n"
     for parameter in command.params:
         names = parameter.opts if parameter.param_type_name == "option" else [parameter.metavar]

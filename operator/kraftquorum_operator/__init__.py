@@ -11,6 +11,7 @@
 They stand on:
 
 - `model`: the resource, its status, one observation; `resources`: the bodies of the objects;
+- `kafka`: advice about controllers of Apache Kafka, a command of its own;
 - `clients`: the Kubernetes API and the replicas; `names`, `rights`: names and rights in a cluster;
 - `memory`: what a process remembers between two reconciliations;
 - `schedule`: when a quorum is reconciled; `handlers`: the watches, in kopf's terms;

@@ -1,4 +1,4 @@
-"""`kraftquorum-operator run` and `kraftquorum-operator crds print`."""
+"""`kraftquorum-operator run`, `crds print` and `kafka advise`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kraftquorum_operator.errors import SettingsError
+from kraftquorum_operator.kafka.command import app as kafka
 from kraftquorum_operator.settings import load_settings
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 crds = typer.Typer(no_args_is_help=True, help="The CustomResourceDefinition.")
 app.add_typer(crds, name="crds")
+app.add_typer(kafka, name="kafka")
 
 
 @app.command()

@@ -1,5 +1,12 @@
-"""Apache Kafka's controllers.
+"""Apache Kafka's controllers: what is known of a quorum that exists, and advice about it.
 
 - `codec`: Kafka's messages as bytes (pure);
+- `connection`: one controller, with TLS and SASL; `scram`: its mechanism (pure);
+- `security`, `id_map`: what the options and the properties file say;
+- `look`: reads the controllers and lets a majority confirm the leader; `facts`: what was read;
+- `refusals`: why there is no advice (pure); `advice`: what to do (pure);
+- `command`, `report`: the program's part; `exit_codes`: how it ends;
 - `errors`: the tree of errors.
+
+The package stands beside the planner of our own nodes and shares nothing with it yet (decision 37).
 """

@@ -35,6 +35,8 @@ class KafkaQuorum:
         command: makes command lines of Kafka's programs.
         cluster_id: of all of them.
         directory_ids: of those that vote from the beginning; the others observe.
+        more: further settings of all controllers. Without the interval of 0 a controller writes a
+            record every half second, and no two answers can be compared.
     """
 
     root: Path
@@ -42,6 +44,7 @@ class KafkaQuorum:
     command: Command
     cluster_id: str
     directory_ids: Sequence[str]
+    more: str = "metadata.max.idle.interval.ms=0\n"
     controllers: list[Controller] = field(default_factory=list[Controller])
     processes: dict[int, subprocess.Popen[bytes]] = field(
         default_factory=dict[int, subprocess.Popen[bytes]]
@@ -56,11 +59,10 @@ class KafkaQuorum:
         for number, host in enumerate(self.hosts):
             home = self.root / f"controller-{number}"
             home.mkdir()
-            # Else it writes a record every half second, and no two answers can be compared.
             settings = write_settings(
                 home,
                 host,
-                "metadata.max.idle.interval.ms=0\n",
+                self.more,
                 node_id=number,
                 bootstrap=self.hosts[: len(voters)],
             )

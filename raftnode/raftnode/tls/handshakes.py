@@ -321,7 +321,7 @@ class FailureLog:
     def __init__(
         self,
         count: Callable[[str, Reason], None],
-        audit: Callable[[str, Reason, str], None] = lambda *_: None,
+        audit: Callable[[str, Reason, str], None] | None = None,
     ) -> None:
         self._count = count
         self._audit = audit
@@ -330,7 +330,8 @@ class FailureLog:
     def __call__(self, listener: str, reason: Reason, address: str, detail: str) -> None:
         """Note one."""
         self._count(listener, reason)
-        self._audit(listener, reason, address)
+        if self._audit is not None:
+            self._audit(listener, reason, address)
         self._lines.say(
             _log.warning,
             "tls_handshake_failed",

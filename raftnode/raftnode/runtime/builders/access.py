@@ -96,7 +96,7 @@ class Access:
             AuditRecord(
                 "refused",
                 remote=address,
-                listener=Listener.CLIENT.value if listener == "api" else listener,
+                listener=listener,
                 outcome="not_done",
                 reason=reason.value,
             )

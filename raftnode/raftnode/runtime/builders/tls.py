@@ -65,7 +65,7 @@ async def build_tls(
     registry: CollectorRegistry,
     tasks: Tasks,
     cluster_id: Callable[[], str | None],
-    audit: Callable[[str, Reason, str], None] = lambda *_: None,
+    audit: Callable[[str, Reason, str], None] | None = None,
 ) -> Tls:
     """Read the files of both listeners.
 

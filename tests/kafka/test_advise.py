@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
+from cryptography.hazmat.primitives import serialization
 from typer.testing import CliRunner
 
 from kraftquorum_operator.cli import app
@@ -28,6 +30,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 FIRST_HOST = 31
 TLS_PORT = 9094
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 STORAGE = "kafka.tools.StorageTool"
 
 
@@ -175,3 +179,101 @@ def test_a_quorum_that_cannot_be_judged(
     host = network.host(1)
     with controller(kafka, make(tmp_path, host), *format_arguments):
         until(code, text, "--bootstrap", f"{host}:{PORT}", "--confirm-s", "2")
+
+
+def secured(root: Path, host: str, authority: trustme.CA) -> Path:
+    """SASL with an authorizer on one listener, TLS with client certificates on another."""
+    identity = authority.issue_cert(host)
+    # Kafka reads keys in PKCS #8 alone.
+    key = serialization.load_pem_private_key(identity.private_key_pem.bytes(), None)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    chain = b"".join(blob.bytes() for blob in identity.cert_chain_pems)
+    (root / "server.pem").write_bytes(pem + chain)
+    authority.cert_pem.write_to_path(str(root / "ca.pem"))
+    tls = f"TLS://{host}:{TLS_PORT}"
+    names = [f'user_{user}="word-{user}"' for user in ("admin", "stranger")]
+    jaas = f'{PLAIN} username="admin" password="word-admin" {" ".join(names)};'
+    more = (
+        "listener.security.protocol.map=CONTROLLER:SASL_PLAINTEXT,TLS:SSL\n"
+        "sasl.mechanism.controller.protocol=PLAIN\n"
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n"
+        f"listener.name.controller.plain.sasl.jaas.config={jaas}\n"
+        f"listener.name.controller.scram-sha-256.sasl.jaas.config={SCRAM};\n"
+        f"listener.name.controller.scram-sha-512.sasl.jaas.config={SCRAM};\n"
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+        "super.users=User:admin;User:scram;User:O=advisor\n"
+        "listener.name.tls.ssl.client.auth=required\n"
+        "listener.name.tls.ssl.principal.mapping.rules=RULE:.*O=([^,]*).*/O=$1/\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={root}/server.pem\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={root}/ca.pem\n"
+    )
+    settings = write_settings(root, host, more)
+    plain = f"CONTROLLER://{host}:{PORT}"
+    settings = without_line(
+        settings, "controller.listener", "controller.listener.names=CONTROLLER,TLS"
+    )
+    settings = without_line(settings, "listeners", f"listeners={plain},{tls}")
+    return without_line(settings, "advertised.listeners", f"advertised.listeners={plain},{tls}")
+
+
+def client_file(root: Path, *lines: str) -> tuple[str, str]:
+    path = root / "client.properties"
+    path.write_text("\n".join(lines))
+    return "--command-config", str(path)
+
+
+def sasl_file(root: Path, mechanism: str, user: str, password: str) -> tuple[str, str]:
+    module = PLAIN if mechanism == "PLAIN" else SCRAM
+    jaas = f'{module} username="{user}" password="{password}";'
+    return client_file(
+        root,
+        "security.protocol=SASL_PLAINTEXT",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.jaas.config={jaas}",
+    )
+
+
+def test_credentials_certificates_and_permissions(
+    kafka: Any, tmp_path: Path, network: LoopbackNetwork
+) -> None:
+    host = network.host(1)
+    authority = trustme.CA()
+    settings = secured(tmp_path, host, authority)
+    scram = [f"{m}=[name=scram,password=word-scram]" for m in ("SCRAM-SHA-256", "SCRAM-SHA-512")]
+    words = ("--bootstrap", f"{host}:{PORT}")
+    with controller(kafka, settings, "-s", "--add-scram", scram[0], "--add-scram", scram[1]):
+        admin = sasl_file(tmp_path, "PLAIN", "admin", "word-admin")
+        # The only voter cannot be lost; that it is confirmed is what counts here.
+        until(AdviseExitCode.AT_RISK, "confirmed by a majority", *words, *admin)
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            given = sasl_file(tmp_path, mechanism, "scram", "word-scram")
+            until(AdviseExitCode.AT_RISK, "confirmed by a majority", *words, *given)
+            code, printed = advise(*words, *sasl_file(tmp_path, mechanism, "scram", "wrong"))
+            assert code is AdviseExitCode.AUTHENTICATION_FAILED, printed
+            assert "'scram'" in printed
+        code, printed = advise(*words, *sasl_file(tmp_path, "PLAIN", "stranger", "word-stranger"))
+        assert code is AdviseExitCode.ACCESS_DENIED, printed
+        assert "Describe on Cluster" in printed
+        code, printed = advise(*words)
+        assert code is AdviseExitCode.UNREACHABLE, printed
+        assert "SASL" in printed
+
+        own = authority.issue_cert("advisor.example", organization_name="advisor")
+        own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "advisor.pem"))
+        trusted = ("security.protocol=SSL", f"ssl.truststore.location={tmp_path}/ca.pem")
+        words = ("--bootstrap", f"{host}:{TLS_PORT}")
+        given = client_file(tmp_path, *trusted, f"ssl.keystore.location={tmp_path}/advisor.pem")
+        code, printed = advise(*words, *given)
+        assert code is AdviseExitCode.AT_RISK, printed
+        code, printed = advise(*words, *client_file(tmp_path, *trusted))
+        assert code is AdviseExitCode.TLS_FAILED, printed
+        code, printed = advise(*words, *client_file(tmp_path, "security.protocol=SSL"))
+        assert code is AdviseExitCode.TLS_FAILED, printed
+        assert "is not trusted" in printed
+        code, printed = advise(*words)
+        assert code is AdviseExitCode.NOT_KAFKA, printed
+        assert "the listener speaks TLS" in printed

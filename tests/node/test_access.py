@@ -51,6 +51,12 @@ async def test_the_audit_log_has_what_clients_and_leaders_changed(
         await quorum.put("key", b"value")
         quorum.nodes[1].start()
         await quorum.observe(quorum.nodes[1])
+
+        async def written() -> bool | None:  # on a thread
+            events = [line["event"] for line in audited(quorum.nodes[1])]
+            return "voters_changed" in events or None
+
+        await eventually(written, what="the line of the voter change")
         first, second = audited(quorum.nodes[0]), audited(quorum.nodes[1])
         form = next(line for line in first if line.get("operation") == "form")
         assert (form["subject"], form["authenticated_by"]) == ("admin", "token")

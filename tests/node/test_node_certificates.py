@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proofkit.localquorum import LocalNode, LocalQuorum
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import QuorumSecurity
 from raftnode.client import Credentials, QuorumClient, RefusedError
@@ -91,7 +91,12 @@ async def test_a_nodes_certificate_makes_that_node_resign_and_nothing_else(
                 await client.resign_node(leader.api)
         after = await quorum.describe()
         assert (after.epoch, after.voter_record) == (before.epoch, before.voter_record)
-        assert {line["authenticated_by"] for line in audited(leader)} >= {"node", "certificate"}
+
+        async def has_both() -> bool | None:  # the log is written on a thread
+            ways = {line["authenticated_by"] for line in audited(leader)}
+            return ways >= {"node", "certificate"} or None
+
+        await eventually(has_both, what="lines of both callers")
 
         code, said = await run_hook(leader, own)
         assert code == 0, said

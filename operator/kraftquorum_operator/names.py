@@ -109,6 +109,8 @@ METRICS_PORT = 9081
 """Of metrics and probes, with `spec.metricsListener: Separate`."""
 LABEL_METRICS_PORT = f"{GROUP}/metrics-port"
 """On pods that have it: the name of the port of their metrics. The others have them on `api`."""
+LABEL_METRICS_SCHEME = f"{GROUP}/metrics-scheme"
+"""On pods with TLS on the port of their metrics: `https`."""
 NODES_MAX = 9
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -436,6 +437,14 @@ def test_monitors_find_what_they_are_for() -> None:
     drop = shared["relabelings"].pop(0)
     assert drop["sourceLabels"] == [_meta(names.LABEL_METRICS_PORT)]
     assert (drop["action"], drop["regex"]) == ("drop", ".+")
+    # A pod with TLS says so, as a quorum has it by default.
+    tls = statefulset(Owner("data", "demo", "uid"), spec, replace(config, tls="required"))
+    assert tls["spec"]["template"]["metadata"]["labels"][names.LABEL_METRICS_SCHEME] == "https"
+    scheme = shared["relabelings"].pop(0)
+    assert scheme["sourceLabels"] == [_meta(names.LABEL_METRICS_SCHEME)]
+    assert (scheme["targetLabel"], scheme["regex"]) == ("__scheme__", "https")
+    assert scheme["replacement"] == "https"
+    assert shared["tlsConfig"] == {"insecureSkipVerify": True}
     for endpoint in (shared, separate):
         given = {r["targetLabel"]: r for r in endpoint["relabelings"] if "targetLabel" in r}
         wanted = {"quorum": names.LABEL_INSTANCE, "node_id": names.LABEL_POD_INDEX}

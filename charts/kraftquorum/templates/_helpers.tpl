@@ -155,6 +155,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $owners := dict
   "KRAFTQUORUM_IDENTITY" "the name of the pod"
   "KRAFTQUORUM_NAMESPACE" "watch.namespaces"
+  "KRAFTQUORUM_CLUSTER_DOMAIN" "clusterDomain"
   "KRAFTQUORUM_NODE_IMAGE" "nodeImage"
   "KRAFTQUORUM_NODE_IMAGE_PULL_SECRETS" "nodeImage.pullSecrets"
   "KRAFTQUORUM_NODE_USER" "userIds"

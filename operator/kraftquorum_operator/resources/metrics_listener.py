@@ -9,6 +9,7 @@ from __future__ import annotations
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.tls import TlsLevel
 
 PORT_NAME = "metrics"
 
@@ -35,9 +36,16 @@ def metrics_ports(spec: QuorumSpec) -> list[Body]:
     return [{"name": PORT_NAME, "containerPort": names.METRICS_PORT}]
 
 
-def metrics_label(spec: QuorumSpec) -> dict[str, str]:
-    """The label by which a PodMonitor knows the port."""
-    return {names.LABEL_METRICS_PORT: PORT_NAME} if is_separate(spec) else {}
+def metrics_label(spec: QuorumSpec, level: TlsLevel) -> dict[str, str]:
+    """The label by which a PodMonitor knows the port, or that the port speaks TLS.
+
+    Args:
+        spec: the wanted state.
+        level: of the port of clients.
+    """
+    if is_separate(spec):
+        return {names.LABEL_METRICS_PORT: PORT_NAME}
+    return {} if level == "disabled" else {names.LABEL_METRICS_SCHEME: "https"}
 
 
 def metrics_settings(spec: QuorumSpec) -> tuple[tuple[str, str], ...]:

@@ -118,7 +118,7 @@ def _template(
     installation: Installation,
 ) -> Body:
     return {
-        "metadata": {"labels": selector(owner) | metrics_label(spec)},
+        "metadata": {"labels": selector(owner) | metrics_label(spec, config.tls)},
         "spec": {
             "terminationGracePeriodSeconds": GRACE_SECONDS,
             "enableServiceLinks": False,

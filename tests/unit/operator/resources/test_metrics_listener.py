@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.config import find_name_faults
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.statefulset import statefulset
 from raftnode.settings import NodeSettings
@@ -53,6 +55,18 @@ def test_a_quorum_without_it_keeps_its_template() -> None:
     assert {container[probe]["httpGet"]["port"] for probe in PROBES} == {"api"}
     assert names.LABEL_METRICS_PORT not in pod["metadata"]["labels"]
     assert "RAFTNODE_METRICS_LISTEN" not in environment(container)
+
+
+@pytest.mark.parametrize("level", ["permissive", "required"])
+def test_a_pod_says_that_its_metrics_need_tls(level: TlsLevel) -> None:
+    def labels(**given: Any) -> dict[str, str]:
+        spec = QuorumSpec.model_validate(given)
+        config = replace(node_config(spec, names.DEFAULTS), tls=level)
+        return statefulset(OWNER, spec, config)["spec"]["template"]["metadata"]["labels"]
+
+    assert labels()[names.LABEL_METRICS_SCHEME] == "https"
+    assert names.LABEL_METRICS_SCHEME not in labels(metricsListener="Separate")
+    assert names.LABEL_METRICS_SCHEME not in template()["metadata"]["labels"]
 
 
 def test_the_node_s_own_settings_of_the_listeners_are_not_for_the_resource() -> None:

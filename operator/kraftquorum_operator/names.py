@@ -77,6 +77,9 @@ ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
 ANNOTATION_NODE_IMAGE = f"{GROUP}/node-image"
 """On the StatefulSet: the image that the operator gave to its nodes, which it keeps."""
 
+ANNOTATION_IMAGE_OF = f"{GROUP}/node-image-of"
+"""On the StatefulSet: `spec` if the resource named the image, which is not kept, or `default`."""
+
 FINALIZER = f"{GROUP}/quorum"
 KOPF_FINALIZER = f"{GROUP}/kopf"
 """kopf's own, which it never sets."""

@@ -313,7 +313,7 @@ class StatefulSet:
     cluster_domain: str | None = None
     """The cluster domain that the label of its claim template names."""
     image: str | None = None
-    """The image that the operator gave to the nodes."""
+    """The image that the operator gave to the nodes, unless the resource named it then."""
     settings: tuple[tuple[str, str], ...] = ()
     """What its template gives to each node, by the settings' names, in their order."""
     claim_size: str = ""
@@ -370,6 +370,8 @@ class Observation:
     name: str
     uid: str
     generation: int = 1
+    image_named: bool = False
+    """Whether the resource names the image of the nodes."""
     cluster_domain: str = names.CLUSTER_DOMAIN
     """What the addresses of the quorum end with."""
     statefulset: StatefulSet | None = None

@@ -80,14 +80,19 @@ def read_statefulset(body: Body | None, now: datetime | None = None) -> Stateful
         defaults=_part(_part(claim, "metadata"), "labels").get(names.LABEL_DEFAULTS),
         cluster_domain=_part(_part(claim, "metadata"), "labels").get(names.LABEL_CLUSTER_DOMAIN),
         settings=_settings(body),
-        image=_annotations(body).get(names.ANNOTATION_NODE_IMAGE) or _image(body),
+        image=_kept_image(body),
         claim_size=str(requested.get("storage", "")),
         tls=_tls_level(_part(_part(body["spec"], "template"), "spec")),
     )
 
 
-def _image(body: Body) -> str | None:
-    """The image in the template; the operator noted none before it kept images."""
+def _kept_image(body: Body) -> str | None:
+    """The image that was noted, or that of the template: no older operator noted one."""
+    notes = _annotations(body)
+    if notes.get(names.ANNOTATION_IMAGE_OF) == "spec":
+        return None
+    if names.ANNOTATION_NODE_IMAGE in notes:
+        return notes[names.ANNOTATION_NODE_IMAGE]
     pod = _part(_part(body["spec"], "template"), "spec")
     images = (c.get("image") for c in _parts(pod, "containers") if c["name"] == names.CONTAINER)
     return next((str(image) for image in images if image), None)

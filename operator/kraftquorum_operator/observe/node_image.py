@@ -10,7 +10,8 @@ def node_image_of(spec: QuorumSpec, statefulset: StatefulSet | None, default: st
     """The image that a quorum has: of its spec, or the one that it keeps, or else the default.
 
     The default is that of the operator's settings, which an upgrade of the operator changes. If it
-    held for quorums that exist, the upgrade would restart all of their nodes.
+    held for quorums that exist, the upgrade would restart all of their nodes. An image of the spec
+    is not kept: it may be a wrong one, which the person takes back.
     """
     kept = statefulset.image if statefulset is not None else None
     return spec.image or kept or default

@@ -122,7 +122,7 @@ async def observe(
     spec = QuorumSpec.model_validate(resource["spec"])
     own_set, default = statefulset if own else None, installation.node_image
     next_image = next_image_of(spec, own_set, default)
-    image = node_image_of(spec, own_set, default)
+    image, image_named = node_image_of(spec, own_set, default), spec.image is not None
     tls = spec.tls.chosen(defaults_of(statefulset, claims))
     spec = spec.model_copy(update={"image": image, "tls": tls})
     certificates, access, issued = await _certificates(
@@ -160,6 +160,7 @@ async def observe(
         refused=foreign,
         certificates=certificates,
         access=permissions.facts,
+        image_named=image_named,
     )
     return Observed(
         spec=spec,

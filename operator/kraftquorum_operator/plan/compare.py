@@ -83,6 +83,7 @@ def compare(
         access=access_files(spec, facts),
         access_missing=is_access_missing(spec, facts),
         tls=next_level(spec, facts),
+        image_named=facts.image_named,
         tls_faults=certificate_faults(spec, facts),
     )
     live_by_ref = {ObjectRef.of(body): body for body in live}

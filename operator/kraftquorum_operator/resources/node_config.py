@@ -50,6 +50,7 @@ class NodeConfig:
         tls_faults: why the certificates cannot be used, a sentence each.
         access: the files of access control; None: the nodes have none.
         access_missing: whether they are wanted, and not there yet.
+        image_named: whether the resource names the image of the nodes.
     """
 
     defaults: str | None
@@ -59,6 +60,7 @@ class NodeConfig:
     tls_faults: tuple[str, ...] = ()
     access: AccessFiles | None = None
     access_missing: bool = False
+    image_named: bool = False
 
     @property
     def usable(self) -> bool:

@@ -50,7 +50,10 @@ def statefulset(
     """
     meta = metadata(owner, owner.name)
     meta["labels"] = meta["labels"] | {names.LABEL_OWNER_UID: owner.uid}
-    meta["annotations"] = {names.ANNOTATION_NODE_IMAGE: spec.image or installation.node_image}
+    meta["annotations"] = {
+        names.ANNOTATION_NODE_IMAGE: spec.image or installation.node_image,
+        names.ANNOTATION_IMAGE_OF: "spec" if config.image_named else "default",
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -82,7 +85,7 @@ def with_template_of(body: Body, live: Body) -> Body:
     kept = stamped(body | {"spec": spec})
     if names.ANNOTATION_HASH not in known:
         return kept
-    keys = (names.ANNOTATION_HASH, names.ANNOTATION_NODE_IMAGE)
+    keys = (names.ANNOTATION_HASH, names.ANNOTATION_NODE_IMAGE, names.ANNOTATION_IMAGE_OF)
     annotations = {key: known[key] for key in keys if key in known}
     return kept | {"metadata": kept["metadata"] | {"annotations": annotations}}
 

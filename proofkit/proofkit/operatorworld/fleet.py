@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -133,7 +133,8 @@ class Member:
         """Return all its Kubernetes objects by kind and name, as the operator wants them."""
         owner = self.owner
         objects: dict[tuple[str, str], Body] = {}
-        config = node_config(spec, names.DEFAULTS)
+        named = spec.image is not None
+        config = replace(node_config(spec, names.DEFAULTS), image_named=named)
         for body in build(owner, spec, VOTERS, config).values():
             body["metadata"] |= {"uid": f"{body['kind']}-{self.name}", "resourceVersion": "1"}
             objects[body["kind"], body["metadata"]["name"]] = body

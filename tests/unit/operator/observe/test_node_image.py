@@ -45,8 +45,8 @@ def test_a_new_quorum_has_the_default_and_the_image_of_the_spec_counts_at_once()
     assert node_image_of(spec(image="mine:1"), SET, "node:2") == "mine:1"
 
 
-def made(image: str | None = None):
-    facts = replace(healthy(), name="demo", namespace="test")
+def made(image: str | None = None, *, named: bool = False):
+    facts = replace(healthy(), name="demo", namespace="test", image_named=named)
     installed = Installation(node_image="node:2")
     bodies = compare(OWNER, spec(image=image), facts, [], installed).bodies
     (body,) = (body for ref, body in bodies.items() if ref.kind == "StatefulSet")
@@ -67,9 +67,23 @@ def test_the_image_is_noted_so_that_a_change_by_hand_is_not_taken_for_it() -> No
     assert read_image(body) == "mine:1"
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.observe.kube:_kept_image",
+    'notes.get(names.ANNOTATION_IMAGE_OF) == "spec"',
+    "False",
+)
+def test_an_image_that_the_resource_named_is_not_kept_once_it_is_taken_back() -> None:
+    """It may be a wrong one."""
+    live = read_statefulset(made("wrong:1", named=True))
+    assert node_image_of(spec(), live, "node:2") == "node:2"
+    assert node_image_of(spec(image="mine:1"), live, "node:2") == "mine:1"
+    assert node_image_of(spec(), read_statefulset(made("node:1")), "node:2") == "node:1"
+
+
 def test_a_statefulset_of_an_older_operator_keeps_the_image_of_its_template() -> None:
     body = made("mine:1")
-    del body["metadata"]["annotations"][names.ANNOTATION_NODE_IMAGE]
+    for note in (names.ANNOTATION_NODE_IMAGE, names.ANNOTATION_IMAGE_OF):
+        del body["metadata"]["annotations"][note]
     assert read_image(body) == "mine:1"
 
 

@@ -22,7 +22,8 @@ from kraftquorum_bench.machine import file_system, free_gib
 from kraftquorum_bench.page import goal_table, render
 from kraftquorum_bench.plots import draw
 from kraftquorum_bench.quorums import PEERS, prepare
-from kraftquorum_bench.report import Report, ReportError, read_report, write_report
+from kraftquorum_bench.report import FILE, Report
+from kraftquorum_bench.report_file import ReportError
 from kraftquorum_bench.sizes import SIZES, Size, chosen_workloads
 from kraftquorum_bench.workloads import Workload
 
@@ -170,7 +171,7 @@ def run(given: argparse.Namespace) -> int:
         print("interrupted: all processes are stopped, no report was written", file=sys.stderr)
         return 130
     path = given.output / "report.json"
-    write_report(report, path)
+    FILE.write(report, path)
     drawn = draw(report, given.output)
     print("\n".join(goal_table(report, {})))
     print(f"{path}, {', '.join(file.name for file in drawn)}")
@@ -200,7 +201,7 @@ def write_page(given: argparse.Namespace) -> int:
             shutil.rmtree(PICTURES, ignore_errors=True)
             PAGE.write_text(render(None, explanations), encoding="utf-8")
             return 0
-        report = read_report(given.report)
+        report = FILE.read(given.report)
     except (ReportError, ExplanationsError) as error:
         raise UsageError(str(error)) from error
     if report.size == "quick":

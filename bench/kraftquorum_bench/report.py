@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from kraftquorum_bench.loads import Sample
+from kraftquorum_bench.report_file import ReportFile, Strict
 from kraftquorum_bench.rounds import Spread, ratios, spread
 from kraftquorum_bench.workloads import Workload
 
@@ -19,15 +18,7 @@ Limits = tuple[float, float]
 """The lowest and the highest of the rounds."""
 
 
-class ReportError(ValueError):
-    """A file is not a report of this version; the message names the field."""
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Spreads(_Strict):
+class Spreads(Strict):
     """How far the rounds lie apart."""
 
     ours: Limits
@@ -35,7 +26,7 @@ class Spreads(_Strict):
     ratio: Limits | None = None
 
 
-class Result(_Strict):
+class Result(Strict):
     """A workload, as medians of its rounds. `ratio` is ours through the peer's."""
 
     title: str
@@ -52,14 +43,14 @@ class Result(_Strict):
     peer_figures: dict[str, float] = Field(default_factory=dict[str, float])
 
 
-class Note(_Strict):
+class Note(Strict):
     """What is missing, and why."""
 
     what: str
     why: str
 
 
-class Raw(_Strict):
+class Raw(Strict):
     """The machine itself."""
 
     fdatasync_p50_ms: float
@@ -68,7 +59,7 @@ class Raw(_Strict):
     calibration_mib_per_s: float
 
 
-class Report(_Strict):
+class Report(Strict):
     """A run."""
 
     version: Literal[1] = VERSION
@@ -132,46 +123,4 @@ def _medians(samples: Sequence[Sample]) -> dict[str, float]:
     }
 
 
-def write_report(report: Report, path: Path) -> None:
-    """Write a report, and its JSON schema beside it; the report is held against it first.
-
-    Raises:
-        ReportError: the report breaks the schema.
-    """
-    text = report.model_dump_json(indent=2) + "\n"
-    parse_report(text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    schema = json.dumps(Report.model_json_schema(), indent=2) + "\n"
-    path.with_suffix(".schema.json").write_text(schema, encoding="utf-8")
-
-
-def parse_report(text: str) -> Report:
-    """Read a report, strictly.
-
-    Raises:
-        ReportError: it is not a report of this version; names each wrong field.
-    """
-    try:
-        return Report.model_validate_json(text)
-    except ValidationError as error:
-        wrong = (
-            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
-            for fault in error.errors()
-        )
-        raise ReportError(
-            f"no report of `make bench` (version {VERSION}): {'; '.join(wrong)}; run make bench"
-        ) from error
-
-
-def read_report(path: Path) -> Report:
-    """Read a report from a file.
-
-    Raises:
-        ReportError: there is none, or it is none.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise ReportError(f"{path} does not exist: run make bench first") from error
-    return parse_report(text)
+FILE = ReportFile(Report, "make bench", VERSION)

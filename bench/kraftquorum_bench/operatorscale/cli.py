@@ -22,8 +22,8 @@ from kraftquorum_bench.machine import describe_machine
 from kraftquorum_bench.operatorscale.cases import SIZES, Case, Times, times_of
 from kraftquorum_bench.operatorscale.measure import Measurement
 from kraftquorum_bench.operatorscale.page import render, summary
-from kraftquorum_bench.operatorscale.report import CaseResult, Note, OperatorReport, read, write
-from kraftquorum_bench.report import ReportError
+from kraftquorum_bench.operatorscale.report import FILE, CaseResult, Note, OperatorReport
+from kraftquorum_bench.report_file import ReportError
 from kraftquorum_devcluster.errors import DevClusterError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -113,7 +113,7 @@ def run(given: argparse.Namespace) -> int:
         cases=tuple(results),
         failures=tuple(failures),
     )
-    write(report, given.output)
+    FILE.write(report, given.output)
     print("\n".join(summary(report)))
     print(given.output)
     return 1 if failures else 0
@@ -166,7 +166,7 @@ def write_page(given: argparse.Namespace) -> int:
         PAGE.write_text(render(None), encoding="utf-8")
         return 0
     try:
-        report = read(given.report)
+        report = FILE.read(given.report)
     except ReportError as error:
         raise UsageError(str(error)) from error
     if report.failures:

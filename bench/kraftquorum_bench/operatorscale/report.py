@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from kraftquorum_bench.report import ReportError
+from kraftquorum_bench.report_file import ReportFile, Strict
 
 VERSION = 1
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-class Share(_Strict):
+class Share(Strict):
     """Requests to the API server, of one verb and resource."""
 
     verb: str
@@ -28,7 +20,7 @@ class Share(_Strict):
     per_quorum_minute: float = Field(ge=0)
 
 
-class Latency(_Strict):
+class Latency(Strict):
     """From the loss of a disk until the operator's first action: a request to a node."""
 
     samples: int = Field(ge=1)
@@ -36,7 +28,7 @@ class Latency(_Strict):
     p99_ms: int = Field(ge=0)
 
 
-class Rest(_Strict):
+class Rest(Strict):
     """The operator while nothing happens; clients write to every quorum meanwhile."""
 
     seconds: float = Field(gt=0)
@@ -56,7 +48,7 @@ class Rest(_Strict):
     """The operator's memory in RAM at the end."""
 
 
-class CaseResult(_Strict):
+class CaseResult(Strict):
     """A case, on an API server of its own."""
 
     quorums: int = Field(ge=1)
@@ -85,14 +77,14 @@ class CaseResult(_Strict):
     false_alarm_example: str = ""
 
 
-class Note(_Strict):
+class Note(Strict):
     """A case that failed, and why."""
 
     what: str
     why: str
 
 
-class OperatorReport(_Strict):
+class OperatorReport(Strict):
     """A run."""
 
     version: Literal[1] = VERSION
@@ -104,46 +96,4 @@ class OperatorReport(_Strict):
     failures: tuple[Note, ...] = ()
 
 
-def parse(text: str) -> OperatorReport:
-    """Read a report, strictly.
-
-    Raises:
-        ReportError: it is not a report of this version; names each wrong field.
-    """
-    try:
-        return OperatorReport.model_validate_json(text)
-    except ValidationError as error:
-        wrong = (
-            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
-            for fault in error.errors()
-        )
-        raise ReportError(
-            f"no report of `make bench-operator` (version {VERSION}): {'; '.join(wrong)}; run make "
-            "bench-operator"
-        ) from error
-
-
-def write(report: OperatorReport, path: Path) -> None:
-    """Write a report, and its JSON schema beside it; the report is held against it first.
-
-    Raises:
-        ReportError: the report breaks the schema.
-    """
-    text = report.model_dump_json(indent=2) + "\n"
-    parse(text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    schema = json.dumps(OperatorReport.model_json_schema(), indent=2) + "\n"
-    path.with_suffix(".schema.json").write_text(schema, encoding="utf-8")
-
-
-def read(path: Path) -> OperatorReport:
-    """Read a report from a file.
-
-    Raises:
-        ReportError: there is none, or it is none.
-    """
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ReportError(f"{path} does not exist: run make bench-operator first") from error
+FILE = ReportFile(OperatorReport, "make bench-operator", VERSION)

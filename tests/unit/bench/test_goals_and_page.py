@@ -13,7 +13,7 @@ from kraftquorum_bench.goals import (
 )
 from kraftquorum_bench.page import render
 from kraftquorum_bench.plots import draw, factor_better
-from kraftquorum_bench.report import read_report
+from kraftquorum_bench.report import FILE
 from kraftquorum_bench.workloads import all_workloads
 
 EVIDENCE = Path(__file__).resolve().parents[3] / "docs" / "evidence"
@@ -113,7 +113,7 @@ def test_the_page_shows_ratios_goals_and_what_is_missing(report):
 
 def test_the_committed_page_is_of_the_committed_report():
     committed = EVIDENCE / "performance.json"
-    report = read_report(committed) if committed.exists() else None
+    report = FILE.read(committed) if committed.exists() else None
     explanations = read_explanations(EXPLANATIONS.read_text(encoding="utf-8"))
     page = (EVIDENCE / "performance.md").read_text(encoding="utf-8")
     assert page == render(report, explanations), "run make bench-docs"

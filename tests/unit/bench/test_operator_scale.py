@@ -15,16 +15,14 @@ from kraftquorum_bench.operatorscale.nodes import SimulatedNodes
 from kraftquorum_bench.operatorscale.page import render
 from kraftquorum_bench.operatorscale.replicas import Disk, RefusedError, SimulatedQuorum
 from kraftquorum_bench.operatorscale.report import (
+    FILE,
     CaseResult,
     Latency,
     OperatorReport,
     Rest,
     Share,
-    parse,
-    read,
-    write,
 )
-from kraftquorum_bench.report import ReportError
+from kraftquorum_bench.report_file import ReportError
 from raftnode.api.model import AddVoterRequest, FormRequest, Replica, VoterRecord, VoterSpec
 
 EVIDENCE = Path(__file__).resolve().parents[3] / "docs" / "evidence"
@@ -202,14 +200,14 @@ def test_a_case_that_cannot_be_is_refused(text, capsys):
 
 def test_a_report_is_held_against_its_schema(tmp_path):
     path = tmp_path / "operator.json"
-    write(report(case()), path)
-    assert read(path) == report(case())
+    FILE.write(report(case()), path)
+    assert FILE.read(path) == report(case())
     schema = json.loads((tmp_path / "operator.schema.json").read_text())
     assert "audit log" in json.dumps(schema)
     with pytest.raises(ReportError, match=r"cases\.0\.lease_gap_max_s"):
-        parse(path.read_text().replace('"lease_gap_max_s": 2.6', '"lease_gap_max_s": -1'))
+        FILE.parse(path.read_text().replace('"lease_gap_max_s": 2.6', '"lease_gap_max_s": -1'))
     with pytest.raises(ReportError, match="run make bench-operator first"):
-        read(tmp_path / "none.json")
+        FILE.read(tmp_path / "none.json")
 
 
 def test_the_page_shows_the_worst_case_of_each_goal():
@@ -227,13 +225,13 @@ def test_only_a_whole_run_without_failures_comes_onto_the_page(tmp_path, capsys)
         ({"size": "quick"}, "is of a quick run"),
         ({"failures": [{"what": "10 in 1", "why": "late"}]}, "a run that failed: 10 in 1: late"),
     ):
-        write(report(case(), **wrong), path)
+        FILE.write(report(case(), **wrong), path)
         assert cli.main(["docs", str(path)]) == 2
         assert said in capsys.readouterr().err
 
 
 def test_the_committed_page_is_of_the_committed_report():
     committed = EVIDENCE / "operator-scale.json"
-    shown = read(committed) if committed.exists() else None
+    shown = FILE.read(committed) if committed.exists() else None
     page = (EVIDENCE / "operator-scale.md").read_text(encoding="utf-8")
     assert page == render(shown), "run make bench-operator-docs"

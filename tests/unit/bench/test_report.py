@@ -6,13 +6,11 @@ import pytest
 
 from kraftquorum_bench.loads import Sample
 from kraftquorum_bench.report import (
+    FILE,
     Report,
-    ReportError,
-    parse_report,
-    read_report,
     result_of,
-    write_report,
 )
+from kraftquorum_bench.report_file import ReportError
 from kraftquorum_bench.workloads import all_workloads
 
 PUT_64 = next(row for row in all_workloads() if row.name == "put_64")
@@ -43,8 +41,8 @@ def test_rounds_that_do_not_pair_up_are_refused():
 
 def test_a_written_report_has_the_promised_shape_and_reads_back(report, tmp_path):
     path = tmp_path / "deep" / "report.json"
-    write_report(report, path)
-    assert read_report(path) == report
+    FILE.write(report, path)
+    assert FILE.read(path) == report
     data = json.loads(path.read_text())
     assert {"ours", "peer", "ratio", "spread"} <= data["workloads"]["put_64"].keys()
     schema = json.loads(path.with_suffix(".schema.json").read_text())
@@ -73,7 +71,7 @@ def test_what_breaks_the_schema_is_named(report, change, said):
     data = json.loads(report.model_dump_json())
     change(data)
     with pytest.raises(ReportError) as error:
-        parse_report(json.dumps(data))
+        FILE.parse(json.dumps(data))
     assert said in str(error.value)
     assert "run make bench" in str(error.value)
 
@@ -81,17 +79,17 @@ def test_what_breaks_the_schema_is_named(report, change, said):
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"workloads": NaN}'])
 def test_what_is_no_report_is_refused(text):
     with pytest.raises(ReportError, match="no report of `make bench`"):
-        parse_report(text)
+        FILE.parse(text)
 
 
 def test_no_report_says_how_to_make_one(tmp_path):
     with pytest.raises(ReportError, match="run make bench first"):
-        read_report(tmp_path / "report.json")
+        FILE.read(tmp_path / "report.json")
 
 
-@pytest.mark.without("kraftquorum_bench.report:write_report", "parse_report(text)", "pass")
+@pytest.mark.without("kraftquorum_bench.report_file:ReportFile.write", "self.parse(text)", "pass")
 def test_a_report_that_is_not_finite_is_not_written(report, tmp_path):
     raw = report.raw.model_copy(update={"round_trip_us": float("nan")})
     with pytest.raises(ReportError, match=r"raw\.round_trip_us"):
-        write_report(report.model_copy(update={"raw": raw}), tmp_path / "report.json")
+        FILE.write(report.model_copy(update={"raw": raw}), tmp_path / "report.json")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import math
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import TypeVar
 
 from kraftquorum_bench.goals import EXPLANATIONS, ExplanationsError, read_explanations, unexplained
 from kraftquorum_bench.harness import Bench, busy_warning
+from kraftquorum_bench.interrupt import until_interrupted
 from kraftquorum_bench.machine import file_system, free_gib
 from kraftquorum_bench.page import goal_table, render
 from kraftquorum_bench.plots import draw
@@ -25,7 +25,6 @@ from kraftquorum_bench.quorums import PEERS, prepare
 from kraftquorum_bench.report import FILE, Report
 from kraftquorum_bench.report_file import ReportError
 from kraftquorum_bench.sizes import SIZES, Size, chosen_workloads
-from kraftquorum_bench.workloads import Workload
 
 Number = TypeVar("Number", int, float)
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,27 +104,6 @@ def peers_of(text: str) -> list[str]:
     return names
 
 
-CANCEL_AGAIN_S = 20.0
-"""The processes of a run end within this time after an interrupt."""
-
-
-async def _measure(bench: Bench, workloads: list[Workload]) -> Report:
-    """Run until the end, or until Ctrl-C or SIGTERM.
-
-    A library may lose a cancellation that comes while it connects, so it is repeated.
-    """
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None
-
-    def end() -> None:
-        task.cancel()
-        loop.call_later(CANCEL_AGAIN_S, end)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, end)
-    return await bench.run(workloads)
-
-
 def run(given: argparse.Namespace) -> int:
     """Measure; the exit code is 1 if something of ours failed.
 
@@ -164,7 +142,7 @@ def run(given: argparse.Namespace) -> int:
     root = Path(tempfile.mkdtemp(dir=place, prefix="kraftquorum-bench-"))
     try:
         bench = Bench(size, root, peers, _say, missing, began_s)
-        report = _until_cancelled(_measure(bench, workloads))
+        report = _until_cancelled(until_interrupted(bench.run(workloads)))
     finally:
         shutil.rmtree(root, ignore_errors=True)
     if report is None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import datetime as dt
 import re
 import resource
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from kraftquorum_bench.harness import busy_warning
+from kraftquorum_bench.interrupt import until_interrupted
 from kraftquorum_bench.machine import describe_machine
 from kraftquorum_bench.operatorscale.cases import SIZES, Case, Times, times_of
 from kraftquorum_bench.operatorscale.measure import Measurement
@@ -127,21 +126,13 @@ def _measure(
     for case in cases:
         place = root / case.name.replace(" ", "-")
         try:
-            results.append(asyncio.run(_one(Measurement(case, times, place, _say))))
+            measurement = Measurement(case, times, place, _say)
+            results.append(asyncio.run(until_interrupted(measurement.run())))
         except (TimeoutError, RuntimeError, OSError, DevClusterError, ExceptionGroup) as error:
             failures.append(Note(what=case.name, why=f"{type(error).__name__}: {error}"[:1000]))
             _say(f"FAILED: {case.name}: {error}")
         shutil.rmtree(place / "etcd", ignore_errors=True)
     return results, failures
-
-
-async def _one(measurement: Measurement) -> CaseResult:
-    """Run one case; SIGTERM ends it as Ctrl-C does."""
-    task = asyncio.current_task()
-    assert task is not None
-    with contextlib.suppress(NotImplementedError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await measurement.run()
 
 
 def _allow_files() -> None:

@@ -9,7 +9,7 @@ from argparse import Namespace
 
 import pytest
 
-from kraftquorum_bench import cli
+from kraftquorum_bench import cli, interrupt
 from kraftquorum_bench.quorums import PEERS
 from kraftquorum_bench.sizes import FULL, QUICK, SIZES, WHOLE, chosen_workloads
 from kraftquorum_bench.workloads import all_workloads, grouped
@@ -159,10 +159,10 @@ def test_docs_without_a_report_say_what_to_run(tmp_path, capsys):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.without(
-    "kraftquorum_bench.cli:_measure", "loop.call_later(CANCEL_AGAIN_S, end)", "pass"
+    "kraftquorum_bench.interrupt:until_interrupted", "loop.call_later(CANCEL_AGAIN_S, end)", "pass"
 )
 def test_an_interrupt_is_repeated_where_a_library_loses_it(number, monkeypatch):
-    monkeypatch.setattr(cli, "CANCEL_AGAIN_S", 0.05)
+    monkeypatch.setattr(interrupt, "CANCEL_AGAIN_S", 0.05)
 
     class Deaf:
         async def run(self, _workloads):
@@ -172,4 +172,4 @@ def test_an_interrupt_is_repeated_where_a_library_loses_it(number, monkeypatch):
             await asyncio.sleep(3)
             return "a report"
 
-    assert cli._until_cancelled(cli._measure(Deaf(), [])) is None
+    assert cli._until_cancelled(interrupt.until_interrupted(Deaf().run([]))) is None

@@ -8,6 +8,7 @@ tests.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from proofkit import countednode, faultynode, tracednode
 from proofkit.faultynode import NodeFaults
@@ -176,6 +177,11 @@ class LocalNode:
     def output(self) -> str:
         """All that its processes have logged."""
         return "".join(log.read_text(errors="replace") for log in self.logs)
+
+    def audited(self) -> list[dict[str, Any]]:
+        """The lines of the audit log, which go to stderr by default."""
+        lines = self.output().splitlines()
+        return [json.loads(line) for line in lines if line.startswith('{"time": ')]
 
 
 class LocalQuorum:

@@ -6,13 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from proofkit.accounttokens import AccountIssuer, write_keys
-from proofkit.localquorum import LocalNode, LocalQuorum, eventually
+from proofkit.localquorum import LocalQuorum, eventually
 from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import QuorumSecurity
 from raftnode.client import RefusedError
@@ -38,11 +37,6 @@ def quorum_of(
     )
 
 
-def audited(node: LocalNode) -> list[Any]:
-    """The lines of the audit log, which go to stderr by default."""
-    return [json.loads(line) for line in node.output().splitlines() if line.startswith('{"time": ')]
-
-
 async def test_the_audit_log_has_what_clients_and_leaders_changed(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
@@ -53,11 +47,11 @@ async def test_the_audit_log_has_what_clients_and_leaders_changed(
         await quorum.observe(quorum.nodes[1])
 
         async def written() -> bool | None:  # on a thread
-            events = [line["event"] for line in audited(quorum.nodes[1])]
+            events = [line["event"] for line in quorum.nodes[1].audited()]
             return "voters_changed" in events or None
 
         await eventually(written, what="the line of the voter change")
-        first, second = audited(quorum.nodes[0]), audited(quorum.nodes[1])
+        first, second = quorum.nodes[0].audited(), quorum.nodes[1].audited()
         form = next(line for line in first if line.get("operation") == "form")
         assert (form["subject"], form["authenticated_by"]) == ("admin", "token")
         assert (form["outcome"], form["verb"]) == ("done", "admin")

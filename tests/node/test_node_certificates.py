@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
@@ -21,12 +20,9 @@ pytestmark = pytest.mark.timeout(300)
 CLUSTER_ID = "NodeCertNodeCertNodeCA"
 
 
-def audited(node: LocalNode) -> list[Any]:
+def refusals(node: LocalNode) -> list[Any]:
     """The refusals in the audit log."""
-    lines = [
-        json.loads(line) for line in node.output().splitlines() if line.startswith('{"time": ')
-    ]
-    return [line for line in lines if line.get("error")]
+    return [line for line in node.audited() if line.get("error")]
 
 
 async def run_hook(node: LocalNode, files: Path) -> tuple[int, str]:
@@ -93,7 +89,7 @@ async def test_a_nodes_certificate_makes_that_node_resign_and_nothing_else(
         assert (after.epoch, after.voter_record) == (before.epoch, before.voter_record)
 
         async def has_both() -> bool | None:  # the log is written on a thread
-            ways = {line["authenticated_by"] for line in audited(leader)}
+            ways = {line["authenticated_by"] for line in refusals(leader)}
             return ways >= {"node", "certificate"} or None
 
         await eventually(has_both, what="lines of both callers")

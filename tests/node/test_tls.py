@@ -184,15 +184,10 @@ async def counted(
     }
 
     async def has_line() -> bool | None:  # the log is written on a thread
-        lines = [{k: v for k, v in line.items() if k != "time"} for line in audited(node)]
+        lines = [{k: v for k, v in line.items() if k != "time"} for line in node.audited()]
         return expected in lines or None
 
     await eventually(has_line, what="its line in the audit log")
-
-
-def audited(node: LocalNode) -> list[dict[str, str]]:
-    """The lines of the audit log."""
-    return [json.loads(line) for line in node.output().splitlines() if line.startswith('{"time": ')]
 
 
 @dataclass(frozen=True)

@@ -78,15 +78,19 @@ class AuditWriter:
 
     def _run(self) -> None:
         while (line := self._next()) is not None:
+            failure: Exception | None = None
             try:
                 self._write(line)
                 self._lost = 0
             except Exception as error:  # noqa: BLE001 - the thread must live for the next line
                 self._lost += 1
-                self._on_failed(line, error)
+                failure = error
             with self._changed:
                 self._is_writing = False
+                is_left = self._is_closing  # then `close` has counted it
                 self._changed.notify_all()
+            if failure is not None and not is_left:
+                self._on_failed(line, failure)
 
     def _next(self) -> Line | None:
         with self._changed:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +165,7 @@ def test_with_a_full_queue_no_change_begins_and_lost_lines_are_counted(tmp_path:
 
 def test_the_end_waits_for_a_file_that_hangs_within_a_bound(tmp_path: Path):
     lost: list[int] = []
+    others = threading.enumerate()
     with FullPipe(tmp_path / "audit"), capture_logs() as logged:
         audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
         for _ in range(3):
@@ -171,6 +173,11 @@ def test_the_end_waits_for_a_file_that_hangs_within_a_bound(tmp_path: Path):
         started_s = time.monotonic()
         audit.close(0.2)
         assert 0.2 <= time.monotonic() - started_s < 20
+        assert len(lost) == 3
+    # The pipe has no reader now: the write that hung fails, and its line is counted already.
+    [writer] = [thread for thread in threading.enumerate() if thread not in others]
+    writer.join(20)
+    assert not writer.is_alive()
     assert len(lost) == 3
     [line] = logged
     assert (line["event"], line["lines"]) == ("audit_line_lost", 3)

@@ -33,6 +33,7 @@ CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
 EXTENDED := extended and not (nightly or page or prometheus)
 # ALL=1 adds the cases whose like for another role or moment is in the shorter suite.
 E2E = e2e$(if $(ALL),, and not nightly)
+SPARK_TIER = spark$(if $(ALL),, and not nightly)
 # Reading all units takes half a minute, and none of them needs a cluster or is long.
 NO_UNITS := --ignore=tests/unit --ignore=tests/scenarios
 # What the longer tiers print of their time.
@@ -153,9 +154,11 @@ kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (ne
 	@$(BIN)/python tools/fetch_jars.py tools/kafka
 	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
 
-spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time)
+spark-venv: $(SPARK_READY) # The gate installs PySpark before it runs other targets beside `make spark`.
+
+spark: $(SPARK_READY) ## Check and test the pipeline on Spark (needs Java 17; installs PySpark the first time), ALL=1 also the longest tests
 	$(BIN)/basedpyright pipeline
-	$(BIN)/pytest tests/pipeline -m spark -n $(JOBS) --dist loadfile -q $(SLOWEST)
+	$(BIN)/pytest tests/pipeline -m "$(SPARK_TIER)" -n $(JOBS) --dist loadfile -q $(SLOWEST)
 
 spark-kubernetes: $(SPARK_READY) ## Run the pipeline's image on a real kubelet, by the manifests and by spark-submit (root)
 	@$(BIN)/devcluster build --tools >/dev/null
@@ -217,7 +220,7 @@ nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points o
 	@$(MAKE) --no-print-directory mutants SEMANTIC=1
 	@$(BIN)/devcluster build
 	@$(BIN)/devcluster build --cert-manager >/dev/null
-	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "nightly and not e2e" -q
+	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "nightly and not (e2e or spark)" -q
 	@$(MAKE) --no-print-directory faults
 
 ##@ Generated files
@@ -331,4 +334,4 @@ audit: $(SUPPLY_READY) ## Check the locks for known vulnerabilities (REQUIRED=1:
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-operator bench-operator-docs bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom sim site spark spark-kubernetes spec t test unit venv workflows
+.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-operator bench-operator-docs bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom sim site spark spark-kubernetes spark-venv spec t test unit venv workflows

@@ -44,6 +44,7 @@ def tells(quorum, *words):
     return all(word in message for word in words)
 
 
+@pytest.mark.nightly
 def test_volume_read_only(case):
     """A volume that refuses writes after an error of its file system, of the leader"""
     quorum = formed(case)

@@ -568,6 +568,7 @@ async def roll(quorum: LocalQuorum, client: QuorumClient, mode: str) -> None:
 
 
 @pytest.mark.extended
+@pytest.mark.nightly
 async def test_a_living_quorum_rolls_from_plain_to_tls_and_back_without_a_failed_write(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):

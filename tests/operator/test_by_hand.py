@@ -68,6 +68,7 @@ def _settled(krq, what: str, holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.rule("S18", "S22", "S25")
+@pytest.mark.nightly
 def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     krq, operators, writing
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_quorum_whose_settings_are_refused_is_formed_once_they_are_right(krq, 
     krq.ready(3)
 
 
+@pytest.mark.nightly
 def test_data_from_before_the_default_keeps_every_record_until_a_person_says_otherwise(
     krq, operators
 ) -> None:

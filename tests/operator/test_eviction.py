@@ -63,6 +63,7 @@ def _writes_go_on(krq, writing) -> None:
 
 
 @pytest.mark.rule("S22")
+@pytest.mark.nightly
 def test_evictions_in_the_middle_of_every_change_leave_a_majority(krq, operators, writing) -> None:
     operator = operators.start()
     krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})

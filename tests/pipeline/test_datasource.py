@@ -52,7 +52,9 @@ def run_export(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGINT]
+)
 def test_a_continuous_export_ends_in_order_when_it_is_told_to(recorded, tmp_path, number):
     """Stopping the query in the signal's handler makes this fail: it may strike inside of Spark."""
     where = ("--path", str(recorded.root), "--output", str(tmp_path))

@@ -93,6 +93,7 @@ def test_export_tells_of_each_batch_and_of_all_of_them(exported):
     assert re.match(summary, last_line(done.stdout))
 
 
+@pytest.mark.nightly
 def test_history_is_written_anew_each_time_and_says_what_it_found(exported, tmp_path, quick_conf):
     target, _ = exported
     output = tmp_path / "tables"
@@ -112,6 +113,7 @@ def test_history_is_written_anew_each_time_and_says_what_it_found(exported, tmp_
     assert told["output"] == str(output)
 
 
+@pytest.mark.nightly
 def test_compact_replaces_what_a_killed_run_left(recorded, tmp_path, quick_conf):
     output = tmp_path / "state"
     arguments = ("compact", recorded.root, f"--output={output}", MASTER, *quick_conf)
@@ -183,6 +185,7 @@ def test_audit_on_spark_tells_damage_by_its_code(tmp_path, quick_conf):
     assert (told["verdict"], told["counts"]) == ("damaged", {"crc": 1})
 
 
+@pytest.mark.nightly
 def test_study_does_all_of_it_and_again_without_a_row_more(recorded, account, tmp_path, quick_conf):
     output = tmp_path / "study"
     arguments = ("study", recorded.root, f"--output={output}", f"--writes={account}", MASTER)

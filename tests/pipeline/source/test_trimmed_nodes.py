@@ -238,6 +238,7 @@ def pipeline(*arguments):
     )
 
 
+@pytest.mark.nightly
 def test_the_commands_read_a_trimmed_log_and_say_by_code_5_what_is_gone(
     spark, tmp_path, trimming_quorum, run_async, quick_conf
 ):

@@ -48,6 +48,11 @@ class Account:
     verdict: Verdict
     controls: tuple[Control, ...]
 
+    @property
+    def elections(self) -> int:
+        """How often another leader, or the same again, was elected after the first."""
+        return sum(control.kind == "LeaderChange" for control in self.controls) - 1
+
     def __str__(self) -> str:
         """The figures in a line."""
         verdict = self.verdict

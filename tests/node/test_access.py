@@ -62,6 +62,48 @@ async def test_the_audit_log_has_what_clients_and_leaders_changed(
         assert not any(line.get("operation") == "putKey" for line in (*first, *second))
 
 
+SMALL = {
+    "RAFTNODE_SEGMENT_BYTES": "16384",
+    "RAFTNODE_MAX_BATCH_BYTES": "8192",
+    "RAFTNODE_RECORD_MAX_BYTES": "4096",
+    "RAFTNODE_MAX_RECORD_BYTES_BETWEEN_SNAPSHOTS": "30000",
+    "RAFTNODE_SNAPSHOTS_RETAINED": "1",
+    "RAFTNODE_LOG_RETENTION_BYTES": "0",
+}
+"""A log that is soon trimmed, so that another replica begins with a snapshot."""
+
+
+async def test_the_audit_log_has_the_snapshot_that_a_leader_made_a_node_install(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    async with quorum_of(tmp_path, network, request, **SMALL) as quorum:
+        await quorum.form(1)
+        leader, follower = quorum.nodes[0], quorum.nodes[1]
+
+        async def trimmed() -> bool | None:
+            await quorum.put("key", bytes(1000))
+            return (await quorum.info(leader)).log_start_offset > 20 or None
+
+        await eventually(trimmed, what="the log to be trimmed")
+        follower.start()
+        await quorum.observe(follower)
+
+        async def written() -> dict[str, str] | None:  # on a thread
+            lines = [line for line in follower.audited() if line["event"] == "snapshot_installed"]
+            return lines[0] if lines else None
+
+        line = await eventually(written, what="the line of the snapshot")
+        del line["time"]
+        start = (await quorum.info(follower)).log_start_offset
+        assert json.loads(line.pop("target"))["end"] >= start > 20
+        assert line == {
+            "event": "snapshot_installed",
+            "authenticated_by": "quorum",
+            "outcome": "done",
+        }
+        assert not any(line["event"] == "snapshot_installed" for line in leader.audited())
+
+
 async def test_a_wrong_file_leaves_the_last_good_one_in_force_and_shows(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from proofkit.localquorum import LocalQuorum, eventually
+from proofkit.certificates import Authority, CertificateFiles, replace_file
+from proofkit.localquorum import LocalNode, LocalQuorum, eventually
 from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import ADMIN, QuorumSecurity
+from raftnode.api.session_route import CALLER_LOOK_S, CLOSE_REFUSED
 from raftnode.client import QuorumClient, RefusedError, UnavailableError
 from raftnode.commands.output import CommandExitCode
+from raftnode.session import SUBPROTOCOL
 from raftnode.settings import NodeSettings
+from raftnode.tls.certificates import read_certificates
 
 ACCESS = "access_file" in NodeSettings.model_fields
 TLS = "api_tls" in NodeSettings.model_fields
@@ -211,3 +219,151 @@ async def test_certificates_of_nodes_and_clients_are_rotated_without_a_failed_wr
                 await grows(written)
             await asyncio.sleep(2)  # both look at their files once in a while
             await grows(written)
+
+
+class Connection:
+    """One connection to a node's API, kept open from one request to the next."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(
+        cls, node: LocalNode, ca: Authority, files: CertificateFiles | None
+    ) -> Connection:
+        """Connect, and ask something."""
+        context = context_of(ca, files)
+        streams = await asyncio.open_connection(node.host, node.api.port, ssl=context)
+        connection = cls(*streams)
+        try:
+            assert await connection.ask("GET", "/healthz/live") == (200, True)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    def send(self, method: str, path: str) -> None:
+        value = "1" if method == "PUT" else ""
+        fields = f"Host: node\r\nContent-Length: {len(value)}"
+        self._writer.write(f"{method} {path} HTTP/1.1\r\n{fields}\r\n\r\n{value}".encode())
+
+    async def answer(self) -> tuple[int, bool]:
+        """The status, and whether the connection stays open."""
+        async with asyncio.timeout(60):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode().lower().split("\r\n")
+            fields = dict(line.split(": ", 1) for line in head[1:] if line)
+            await self.reader.readexactly(int(fields["content-length"]))
+        return int(head[0].split()[1]), fields.get("connection") != "close"
+
+    async def ask(self, method: str, path: str) -> tuple[int, bool]:
+        self.send(method, path)
+        return await self.answer()
+
+    async def closed(self) -> bool:
+        """Whether the node closes it, long before it closes an idle one."""
+        try:
+            async with asyncio.timeout(30):
+                return await self.reader.read() == b""
+        except TimeoutError:
+            return False
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
+
+
+def context_of(ca: Authority, files: CertificateFiles | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=ca.pem.decode())
+    if files is not None:
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+async def trusts(quorum: LocalQuorum, pem: bytes) -> None:
+    """Wait until each node takes client certificates of exactly these CAs."""
+    expected = {certificate.sha256 for certificate in read_certificates(pem)}
+    for node in quorum.nodes:
+
+        async def look(node: LocalNode = node) -> bool | None:
+            [api] = [c for c in (await quorum.info(node)).certificates if c.listener == "api"]
+            return set(api.trusted_ca_sha256) == expected or None
+
+        await eventually(look, what="the CAs of clients")
+
+
+@needs_tls
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("with_access_file", [True, False])
+async def test_a_connection_that_a_withdrawn_ca_verified_ends_after_its_request(
+    with_access_file: bool,
+    tmp_path: Path,
+    network: LoopbackNetwork,
+    request: pytest.FixtureRequest,
+):
+    quorum = quorum_of(
+        tmp_path, network, request, client_certificates=True, tokens=with_access_file
+    )
+    for node in quorum.nodes:  # the followers stand still for a while
+        node.environment["RAFTNODE_FETCH_TIMEOUT_MS"] = "60000"
+    async with quorum:
+        await quorum.form(3)
+        security, leader = quorum.security, await quorum.leader()
+        assert security is not None
+        if with_access_file:
+            document = json.loads(security.access_file.read_text())
+            document["subjects"].append(
+                {
+                    "name": "app",
+                    "certificate_common_names": ["app"],
+                    "grants": [{"roles": ["read", "write"]}],
+                }
+            )
+            replace_file(security.access_file, json.dumps(document).encode())
+        former_ca, next_ca = security.clients, Authority("the next CA of clients")
+        former = former_ca.issue(tmp_path / "former", common_name="app")
+        later = next_ca.issue(tmp_path / "later", common_name="app")
+        replace_file(security.client_ca, former_ca.pem + next_ca.pem)
+        await trusts(quorum, former_ca.pem + next_ca.pem)
+        async with (
+            aiohttp.ClientSession() as http,
+            http.ws_connect(
+                f"https://{leader.api}/v1/session",
+                protocols=(SUBPROTOCOL,),
+                ssl=context_of(security.authority, former),
+            ) as session,
+            load(quorum.client) as written,
+        ):
+            await session.receive_bytes()  # the greeting
+            security.clients = next_ca
+            security.credentials()  # the client takes its new certificate by itself
+            await asyncio.sleep(3)
+            idle, busy, kept, bare = [
+                await Connection.open(leader, security.authority, files)
+                for files in (former, former, later, None)
+            ]
+            status, _ = await idle.ask("PUT", "/v1/kv/first")
+            assert status == 200
+            followers = [node for node in quorum.nodes if node is not leader]
+            for node in followers:
+                node.signal(signal.SIGSTOP)
+            try:
+                busy.send("PUT", "/v1/kv/busy")
+                await asyncio.sleep(0.5)
+                replace_file(security.client_ca, next_ca.pem)
+                assert await idle.closed()
+                assert not busy.reader.at_eof()
+            finally:
+                for node in followers:
+                    node.signal(signal.SIGCONT)
+            assert await busy.answer() == (200, False)
+            assert await busy.closed()
+            message = await session.receive(timeout=CALLER_LOOK_S + 20)
+            assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, CLOSE_REFUSED)
+            assert str(message.extra).startswith("AUTHENTICATION_FAILED: ")
+            assert await kept.ask("PUT", "/v1/kv/later") == (200, True)
+            assert await bare.ask("GET", "/healthz/live") == (200, True)
+            with pytest.raises((OSError, asyncio.IncompleteReadError)):
+                await Connection.open(leader, security.authority, former)
+            await grows(written)
+        for connection in (idle, busy, kept, bare):
+            connection.abort()

@@ -1,15 +1,16 @@
 """Applies the access file and the cluster id to the requests and sessions of one listener.
 
 Without an access file every request is allowed. A request for another cluster, by its header, is
-refused in any case. A caller is looked up again whenever the access file or the cluster's keys have
-changed, so a session that was opened before the change is bound by it, too.
+refused in any case, and so is one on a connection whose client certificate a CA verified that the
+listener trusts no more. A caller is looked up again whenever the access file, the cluster's keys or
+the trusted CAs have changed, so a session that was opened before the change is bound by it, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -25,6 +26,7 @@ from raftnode.access.access_list import (
     UNAUTHENTICATED,
     AccessList,
     Denied,
+    How,
     Identity,
     Presented,
     Reason,
@@ -39,6 +41,7 @@ from raftnode.access.service_accounts import (
     looks_signed,
 )
 from raftnode.api.client_certificate import names_of
+from raftnode.api.client_connection import ClientConnection
 from raftnode.api.errors import refusal
 from raftnode.api.listeners import EVERY_PART, Serving
 from raftnode.api.media import HEADER_CLUSTER_ID
@@ -46,6 +49,7 @@ from raftnode.api.needs import Need
 from raftnode.errors import RequestError
 from raftnode.limits.addresses import address_of
 from raftnode.log_limit import LineBudget
+from raftnode.tls.certificates import Certificate
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +62,19 @@ _CHANGES = frozenset({Verb.ADMIN, Verb.RESIGN})
 
 _READS = frozenset({Verb.READ, Verb.DESCRIBE, Verb.METRICS})
 """What may wait before it answers, and then must still be allowed."""
+
+
+_NO_LIST = AccessList()
+"""Without an access file it decides about refused certificates alone."""
+
+_FORMER = Identity(
+    How.CERTIFICATE,
+    denied=Denied(
+        Reason.UNKNOWN_CREDENTIALS,
+        "a CA that the node no longer trusts verified the certificate of this connection; connect "
+        "again, with a certificate of another CA",
+    ),
+)
 
 
 class Own(Protocol):
@@ -89,6 +106,7 @@ class Caller:
         gate: has the access file.
         presented: with the request, or when the session was opened.
         address: where it comes from.
+        verified_by: as `ClientConnection` has it.
 
     Attributes:
         operation: what it asked for, by the API's name.
@@ -100,14 +118,24 @@ class Caller:
         "_gate",
         "_identity",
         "_keys",
+        "_trusted",
+        "_verified_by",
         "address",
         "operation",
         "presented",
         "target",
     )
 
-    def __init__(self, gate: Gate, presented: Presented, address: str) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        presented: Presented,
+        address: str,
+        verified_by: frozenset[str] = frozenset(),
+    ) -> None:
         self._gate = gate
+        self._verified_by = verified_by
+        self._trusted: tuple[Certificate, ...] | None = None
         self._access: AccessList | None = None
         self._keys: KeySet | None = None
         self._identity = ANONYMOUS
@@ -119,29 +147,41 @@ class Caller:
     @property
     def identity(self) -> Identity:
         """Who it is now."""
-        access = self._gate.access
-        if access is None:
-            return ANONYMOUS
         expires_s = self.presented.expires_s
         if self.outdated or (expires_s is not None and time.time() >= expires_s):
-            self._access, self._keys = access, self._gate.keys
-            node_uri = self._gate.node_uri if self.presented.uri_names else None
-            presented = self._gate.still_valid(self.presented)
-            self._identity = access.identify(presented, node_uri, time.time())
+            self._look_up()
         return self._identity
+
+    def _look_up(self) -> None:
+        gate = self._gate
+        access = self._access = gate.access
+        self._keys = gate.keys
+        trusted = self._trusted = gate.trusted
+        if self._verified_by and self._verified_by.isdisjoint(ca.sha256 for ca in trusted):
+            self._identity = _FORMER
+        elif access is None:
+            self._identity = ANONYMOUS
+        else:
+            node_uri = gate.node_uri if self.presented.uri_names else None
+            presented = gate.still_valid(self.presented)
+            self._identity = access.identify(presented, node_uri, time.time())
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is an access file, which may change."""
-        return self._gate.access is not None
+        """Whether there is an access file, or a client certificate; both may be withdrawn."""
+        return self._gate.access is not None or bool(self._verified_by)
 
     @property
     def outdated(self) -> bool:
-        """Whether the access file or the cluster's keys have changed since it was last asked."""
-        return self._gate.access is not self._access or self._gate.keys is not self._keys
+        """Whether the access file, the cluster's keys or the CAs have changed since."""
+        return (
+            self._gate.access is not self._access
+            or self._gate.keys is not self._keys
+            or self._gate.trusted is not self._trusted
+        )
 
     def check(self, verb: Verb, target: bytes = EVERYTHING) -> None:
-        """Refuse what the access file does not allow.
+        """Refuse what the access file does not allow, and all with a certificate of a former CA.
 
         Raises:
             RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
@@ -149,7 +189,9 @@ class Caller:
         identity = self.identity
         access = self._access
         if access is None:
-            return
+            if identity.denied is None:
+                return
+            access = _NO_LIST
         denied = access.decide(identity, verb, target)
         if denied is not None:
             raise self._gate.refuse(self, verb, denied)
@@ -169,6 +211,8 @@ class Gate:
         serving: which part of the API the listener serves, and where the node serves the others.
         observer: is called for each refusal; None: no observer.
         audit: gets changes and refusals; None: no audit log.
+        trusted: the CAs of client certificates that the listener trusts now; the same tuple until
+            they change.
     """
 
     def __init__(
@@ -180,8 +224,10 @@ class Gate:
         serving: Serving = EVERY_PART,
         observer: AccessObserver | None = None,
         audit: AuditLog | None = None,
+        trusted: Callable[[], tuple[Certificate, ...]] = tuple,
     ) -> None:
         self._own = own
+        self._trusted = trusted
         self._audit = audit
         self._file = access_file
         self._accounts = accounts
@@ -199,6 +245,11 @@ class Gate:
     def keys(self) -> KeySet | None:
         """The cluster's keys in force; None: tokens of ServiceAccounts are not accepted."""
         return None if self._accounts is None else self._accounts.file.current
+
+    @property
+    def trusted(self) -> tuple[Certificate, ...]:
+        """The CAs of client certificates in force."""
+        return self._trusted()
 
     def still_valid(self, presented: Presented) -> Presented:
         """What was presented, or what is wrong with it now: its key may have been withdrawn."""
@@ -218,7 +269,12 @@ class Gate:
     def identify(self, request: web.Request) -> Caller:
         """Note the caller of a request; refuses nothing."""
         presented = NOTHING if self._file is None else self._presented(request)
-        caller = request[CALLER] = Caller(self, presented, address_of(request.transport))
+        connection = request.protocol
+        verified_by = (
+            connection.verified_by if isinstance(connection, ClientConnection) else frozenset[str]()
+        )
+        caller = Caller(self, presented, address_of(request.transport), verified_by)
+        request[CALLER] = caller
         return caller
 
     def _presented(self, request: web.Request) -> Presented:
@@ -262,7 +318,7 @@ class Gate:
         """
         caller = request[CALLER]
         caller.operation = operation
-        if self._file is not None:
+        if caller.is_limited:
             caller.check(need.verb, need.target(request))
         for meant in request.headers.getall(HEADER_CLUSTER_ID, []):
             own = self._own.cluster_id
@@ -279,17 +335,17 @@ class Gate:
         Raises:
             RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
         """
-        if self._file is not None:
+        if request[CALLER].is_limited:
             request[CALLER].check(need.verb, need.target(request))
 
     def permit_answer(self, request: web.Request, need: Need) -> None:
-        """Refuse to answer a read that waited while the access file changed.
+        """Refuse to answer a read that waited while the access file or the CAs changed.
 
         Raises:
             RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
         """
         caller = request[CALLER]
-        if self._file is not None and need.verb in _READS and caller.outdated:
+        if caller.is_limited and need.verb in _READS and caller.outdated:
             caller.check(need.verb, need.target(request))
 
     def refuse(self, caller: Caller, verb: Verb, denied: Denied) -> RequestError:

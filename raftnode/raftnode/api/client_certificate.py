@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 from collections.abc import Iterable
 from functools import lru_cache
@@ -36,6 +37,23 @@ def names_of(transport: asyncio.BaseTransport | None) -> CertificateNames:
         tuple(name for part in parts for kind, name in part if kind == "commonName"),
         _unix_time(certificate["notAfter"]),
     )
+
+
+def chain_of(transport: asyncio.BaseTransport) -> frozenset[str]:
+    """Return the certificates by which TLS verified a connection's client, with that of the CA.
+
+    Each is the SHA-256 of its DER form, in lower-case hexadecimal. Empty: no TLS, or the client
+    has no certificate.
+    """
+    if not transport.get_extra_info("peercert"):
+        return frozenset()
+    ssl_object: Any = transport.get_extra_info("ssl_object")
+    if hasattr(ssl_object, "get_verified_chain"):  # from Python 3.13 on
+        chain: list[bytes] = ssl_object.get_verified_chain()
+    else:
+        verified = ssl_object._sslobj.get_verified_chain()  # noqa: SLF001 - public from 3.13 on
+        chain = [ssl.PEM_cert_to_DER_cert(part.public_bytes()) for part in verified]
+    return frozenset(hashlib.sha256(part).hexdigest() for part in chain)
 
 
 @lru_cache(256)

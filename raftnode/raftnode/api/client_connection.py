@@ -13,6 +13,7 @@ from typing import Protocol
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
+from raftnode.api.client_certificate import chain_of
 from raftnode.api.errors import refusal
 from raftnode.api.http import error_response
 from raftnode.limits.addresses import address_of
@@ -62,10 +63,13 @@ class ClientConnection(web.RequestHandler):
         unread_since_s: when the client's system stopped to take answers; None: it takes them.
         queued_bytes: the size of answers that wait outside of the transport.
         on_received: is called with the size of what arrives in a session.
+        verified_by: the certificates by which TLS verified the client, with that of the CA; each
+            is its SHA-256 in hexadecimal. Empty: the client has none.
     """
 
     __slots__ = (
         "_counted",
+        "_ends",
         "_keeper",
         "address",
         "head_began",
@@ -74,6 +78,7 @@ class ClientConnection(web.RequestHandler):
         "restricted",
         "since_s",
         "unread_since_s",
+        "verified_by",
         "waits_for_head",
     )
 
@@ -91,6 +96,8 @@ class ClientConnection(web.RequestHandler):
         )
         self._keeper = keeper
         self._counted = False
+        self._ends = False
+        self.verified_by: frozenset[str] = frozenset()
         self.address = ""
         self.restricted = False
         self.waits_for_head = True
@@ -118,6 +125,7 @@ class ClientConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection, unless it was counted when it arrived."""
         super().connection_made(transport)
+        self.verified_by = chain_of(transport)
         if hasattr(transport, "max_size"):
             # A message that arrives waits whole in memory, and sessions may wait for their turn.
             transport.max_size = RECEIVE_MAX_BYTES  # pyright: ignore[reportAttributeAccessIssue]
@@ -164,11 +172,18 @@ class ClientConnection(web.RequestHandler):
         if self.transport is not None:
             self.transport.abort()
 
+    def end(self) -> None:
+        """Close the connection, after the answer if a request is in flight."""
+        if self.waits_for_head and self.transport is not None:
+            self.transport.close()
+        else:
+            self._ends = True
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send an answer; then the connection waits for the next head."""
-        if self.restricted:
+        if self.restricted or self._ends:
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)

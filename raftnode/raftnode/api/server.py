@@ -288,6 +288,22 @@ class ApiServer:
         if self._on_gone is not None:
             self._on_gone(connection)
 
+    def end_former(self) -> None:
+        """End connections whose client was verified by a CA that the listener trusts no more.
+
+        A request in flight is answered before. A session ends as its route sees that its caller is
+        refused.
+        """
+        server = self._runner.server
+        if self._tls is None or server is None:
+            return
+        trusted = {ca.sha256 for ca in self._tls.files.material.trusted}
+        for connection in server.connections:
+            if not isinstance(connection, ClientConnection) or not connection.verified_by:
+                continue
+            if connection.verified_by.isdisjoint(trusted):
+                connection.end()
+
     async def stop(self) -> None:
         """Close the listener, let requests end within the grace period, close the rest."""
         if self._listener is not None:

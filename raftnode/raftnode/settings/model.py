@@ -520,8 +520,8 @@ class NodeSettings(BaseModel):
     )
     api_tls_ca_file: Path | None = Field(
         default=None,
-        description="PEM file with the CAs of the clients' certificates. None: the node asks no "
-        "client for a certificate.",
+        description="PEM file with the CAs of client certificates. If one is removed, connections "
+        "that it verified end after the request in flight. None: no client is asked for one.",
     )
     api_tls_client_certificates: Literal["optional", "required"] = Field(
         default="optional",

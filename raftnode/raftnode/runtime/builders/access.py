@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from raftnode.api.metrics import AccessMetrics
 from raftnode.api.service import NodeService
 from raftnode.core.types import Endpoint
 from raftnode.runtime.process.tasks import Tasks
+from raftnode.tls.certificates import Certificate
 from raftnode.tls.failures import Reason
 
 if TYPE_CHECKING:
@@ -52,8 +53,16 @@ class Access:
         service: NodeService,
         registry: CollectorRegistry,
         addresses: Mapping[Listener, Endpoint],
+        trusted: Callable[[], tuple[Certificate, ...]],
     ) -> dict[Listener, Gate]:
-        """Make what checks the requests of each listener for clients."""
+        """Make what checks the requests of each listener for clients.
+
+        Args:
+            service: the node.
+            registry: of the metrics.
+            addresses: of the listeners.
+            trusted: the CAs of client certificates that the listeners trust now.
+        """
         metrics = AccessMetrics(registry, addresses)
         if self.file is not None:
             self.file.observe(metrics)
@@ -69,6 +78,7 @@ class Access:
                 serving=Serving(listener, addresses),
                 observer=metrics,
                 audit=self.audit,
+                trusted=trusted,
             )
             for listener in addresses
         }

@@ -64,6 +64,11 @@ class Listeners:
             _with_port(settings.api_endpoint, self.addresses[Listener.API].port),
         )
 
+    def end_former(self) -> None:
+        """End the connections of clients that were verified by a CA that is trusted no more."""
+        for server in self.api.values():
+            server.end_former()
+
     async def stop(self) -> None:
         """Stop all, that of the peers last."""
         for server in self.api.values():
@@ -90,7 +95,7 @@ def build_listeners(
     client, own = listener_limits(settings, len(addresses) - 1)
     observer, sessions = HttpMetrics(base.registry), SessionMetrics(base.registry)
     refusals = LimitMetrics(base.registry)
-    gates = access.gates(service, base.registry, addresses)
+    gates = access.gates(service, base.registry, addresses, tls.trusted_by_api)
     apps = {
         listener: make_app(
             service,

@@ -153,7 +153,7 @@ async def running_node(
         peer, api = await listeners.start(base)
         service.advertise(peer=peer, api=api, certificates=tls.describe)
         driver.begin_with(EndpointBound(peer))
-        tls.watch(tasks, pool.renew, peer_server.renew)
+        tls.watch(tasks, pool.renew, peer_server.renew, on_api_changed=listeners.end_former)
         tasks(_drive(driver, parts, pool), name="driver")
         tasks(writes.applier.run(), name="applier")
         tasks(disk.snapshotter.run(), name="snapshots")

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from raftnode.api.model import ListenerCertificate
 from raftnode.runtime.metrics.tls_metrics import TlsMetrics
 from raftnode.runtime.process.tasks import Tasks
+from raftnode.tls.certificates import Certificate
 from raftnode.tls.failures import Reason
 from raftnode.tls.files import Reload, TlsFiles
 from raftnode.tls.handshakes import FailureLog, ListenerTls
@@ -47,8 +48,17 @@ class Tls:
         """What each listener presents and trusts now."""
         return tuple(_describe(tls.files) for tls in self.listeners())
 
-    def watch(self, tasks: Tasks, *on_peer_changed: Callable[[], None]) -> None:
-        """Look at the files from now on; call back when those of the peers' listener changed."""
+    def trusted_by_api(self) -> tuple[Certificate, ...]:
+        """The CAs of client certificates; none without TLS."""
+        return () if self.api is None else self.api.files.material.trusted
+
+    def watch(
+        self,
+        tasks: Tasks,
+        *on_peer_changed: Callable[[], None],
+        on_api_changed: Callable[[], None],
+    ) -> None:
+        """Look at the files from now on; call back when those of a listener changed."""
 
         def renew() -> None:
             for step in on_peer_changed:
@@ -57,7 +67,7 @@ class Tls:
         if self.peer is not None:
             tasks(self.peer.files.watch(renew), name="peer certificates")
         if self.api is not None:
-            tasks(self.api.files.watch(), name="api certificates")
+            tasks(self.api.files.watch(on_api_changed), name="api certificates")
 
 
 async def build_tls(

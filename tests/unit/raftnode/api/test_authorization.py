@@ -16,15 +16,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from proofkit.accounttokens import AUDIENCE, ISSUER, AccountIssuer, write_keys
+from proofkit.certificates import Authority
 from proofkit.fullpipe import FullPipe
 from proofkit.memoryservice import MemoryService
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
-from raftnode.access.access_list import token_hash
+from raftnode.access.access_list import Presented, token_hash
 from raftnode.access.audit_log import AuditLog, AuditRecord
-from raftnode.access.roles import Role
+from raftnode.access.roles import Role, Verb
 from raftnode.access.service_accounts import LEEWAY_S, AccountTokens, KeySet
 from raftnode.api import session_route
-from raftnode.api.authorization import Gate
+from raftnode.api.authorization import Caller, Gate
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits
@@ -35,10 +36,12 @@ from raftnode.api.server import ApiServer, all_routes, make_app
 from raftnode.api.service import NewRecord
 from raftnode.api.session_route import CLOSE_REFUSED
 from raftnode.core.types import Endpoint
+from raftnode.errors import RequestError
 from raftnode.limits.model import ClientLimits
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import VERBS, Kind
+from raftnode.tls.certificates import read_certificates
 
 GATE = "api.authorization:Gate"
 READ, WRITE, ADMIN, METRICS = Role
@@ -635,6 +638,36 @@ async def test_a_session_with_an_operation_under_way_is_closed_after_its_answer(
         assert await session.answer() == "AUTHENTICATION_FAILED"
         closed = await closing(session)
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, CLOSE_REFUSED)
+
+
+@pytest.mark.parametrize("with_access_file", [True, False])
+@pytest.mark.without(
+    "api.authorization:Caller.outdated", "self._gate.trusted is not self._trusted", "False"
+)
+def test_what_comes_on_a_connection_is_refused_once_its_ca_is_withdrawn(
+    tmp_path: Path, with_access_file: bool
+):
+    former, later = (read_certificates(Authority().pem) for _ in range(2))
+    trusted = former + later
+    path = tmp_path / "access.json"
+    path.write_text(json.dumps({"subjects": [entry("app", READ)]}))
+    file = open_access_file(path) if with_access_file else None
+    gate = Gate(MemoryService(), file, trusted=lambda: trusted)
+    presented = Presented(token_hash=token_hash(b"app"))
+    first, second, bare = (
+        Caller(gate, presented, "address", frozenset(ca.sha256 for ca in chain))
+        for chain in (former, later, ())
+    )
+    for caller in (first, second, bare):
+        caller.check(Verb.READ)
+    trusted = later
+    for verb in (Verb.READ, Verb.SESSION):
+        with pytest.raises(RequestError, match="CA that the node no longer trusts") as refused:
+            first.check(verb)
+        assert (refused.value.error, refused.value.status) == ("AUTHENTICATION_FAILED", 401)
+    first.check(Verb.HEALTH)
+    for caller in (second, bare):
+        caller.check(Verb.READ)
 
 
 @pytest.mark.without("api.authorization:Gate.still_valid", "signed_with is None", "True")

@@ -127,6 +127,17 @@ max by ({NODE_LABELS}, listener) (raftnode_tls_files_refused) == 1
         "still works. The node does not start with such a file. The log event access_file_refused "
         "names the field.",
     ),
+    # Each lost line counts: what it said is in no other record of the quorum.
+    Alert(
+        "KraftquorumAuditLinesLost",
+        "warning",
+        f"max {BY_NODE} (increase(raftnode_audit_lines_lost_total[15m])) > 0",
+        "1m",
+        f"{NODE} loses lines of its audit log",
+        "Within a quarter of an hour the file of audit_log did not take all lines: it cannot be "
+        "written, or is slower than the lines come. Once 1,024 lines wait, the node refuses "
+        "administration with AUDIT_LOG_FULL.",
+    ),
     # Half of the default election timeout.
     Alert(
         "KraftquorumEventLoopSlow",

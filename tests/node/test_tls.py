@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import hashlib
 import json
 import os
 import socket
@@ -289,6 +290,50 @@ async def test_clients_that_the_api_refuses(
             with pytest.raises(UnavailableError, match=r"not for another\.example"):
                 await client.put("key", b"value")
         assert await state_of(quorum) == state
+
+
+@pytest.mark.parametrize("listener", ["api", "peer"])
+async def test_a_node_presents_its_one_certificate_whatever_name_a_client_asks_for(
+    listener: str, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    """It looks at no server name, so the client decides whether the certificate is good enough."""
+    quorum = quorum_of(tmp_path, network, request, AUDITED)
+    async with quorum:
+        await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
+        [node, security] = [quorum.nodes[0], quorum.security]
+        assert security is not None
+        port = node.api.port if listener == "api" else node.peer.port
+        context = ssl.create_default_context(cadata=security.authority.pem.decode())
+        files = by(of_nodes)(security, tmp_path / "peer")
+        context.load_cert_chain(files.certificate, files.key)
+        [own] = read_certificates((security.node_directory(0) / "tls.crt").read_bytes())
+
+        def connect(server_name: str | None) -> tuple[str, bytes]:
+            with (
+                socket.create_connection((node.host, port), timeout=30) as plain,
+                context.wrap_socket(plain, server_hostname=server_name) as opened,
+            ):
+                opened.sendall(b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n")
+                shown = opened.getpeercert(binary_form=True)
+                assert shown is not None
+                return hashlib.sha256(shown).hexdigest(), opened.recv(12)
+
+        state, before = await state_of(quorum), await metrics_of(quorum, node)
+        for name in ("another.example", "LOCALHOST", "x" * 63 + ".example", None):
+            context.check_hostname = False
+            status = b"HTTP/1.1 200" if listener == "api" else b"HTTP/1.1 404"
+            assert await asyncio.to_thread(connect, name) == (own.sha256, status)
+        context.check_hostname = True
+        assert (await asyncio.to_thread(connect, "localhost"))[0] == own.sha256
+        with pytest.raises(ssl.SSLCertVerificationError, match=r"not valid for 'another\.example'"):
+            await asyncio.to_thread(connect, "another.example")
+        assert await state_of(quorum) == state
+        after = await metrics_of(quorum, node)
+        refused = {name for name in after if "tls_handshake_failures" in name}
+        grown = {name for name in refused if after[name] > before[name]}
+        assert grown <= {failures(listener, "refused")}  # the client's own refusal
+        assert not [line for line in node.audited() if line["event"] == "refused"]
 
 
 async def test_tls_on_a_plain_port_is_refused_by_the_client(

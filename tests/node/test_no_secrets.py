@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import resource
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
@@ -173,3 +177,86 @@ def test_a_wrong_setting_is_named_without_its_value_if_it_is_secret(tmp_path: Pa
     assert done.returncode != 0
     assert "RAFTNODE_TOKEN" in said
     assert SECRET not in said
+
+
+CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
+
+
+@pytest.fixture
+def unlimited_core_dumps() -> Iterator[None]:
+    """The processes of the test may dump what they like, as those of a container may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+
+
+@pytest.mark.usefixtures("unlimited_core_dumps")
+@pytest.mark.parametrize("setting", [None, "enabled"])
+async def test_a_node_that_crashes_leaves_no_core_dump_unless_it_is_asked_for(
+    setting: str | None, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+) -> None:
+    """A dump has the key of TLS; with `enabled` one is made, so the test would see it."""
+    if setting == "enabled" and not writes_cores():
+        pytest.skip("this system writes no core dumps into the directory of a process")
+    cluster_id = "CoreCoreCoreCoreCoreCo"
+    settings = {"HYPOTHESIS_STORAGE_DIRECTORY": str(request.config.rootpath / ".hypothesis")}
+    if setting is not None:
+        settings["RAFTNODE_CORE_DUMPS"] = setting
+    security = QuorumSecurity(tmp_path / "security", cluster_id)
+    quorum = LocalQuorum(tmp_path, 1, network, settings, cluster_id=cluster_id, security=security)
+    async with quorum:
+        await quorum.form(1)
+        node = quorum.nodes[0]
+        assert node.process is not None
+        pid = node.process.pid
+        limit = core_limit(pid)
+        node.signal(signal.SIGABRT)
+        ended = await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        cores = cores_below(tmp_path)
+        if setting == "enabled":
+            assert ended.si_code == os.CLD_DUMPED
+            assert cores
+        else:
+            assert limit == ["1", "1", "bytes"]
+            assert ended.si_code == os.CLD_KILLED
+            assert not cores
+        for core in cores:
+            core.unlink()
+
+
+def core_limit(pid: int) -> list[str]:
+    """The soft and the hard limit of a process, and their unit."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    [limit] = [line for line in lines if line.startswith("Max core file size")]
+    return limit.split()[-3:]
+
+
+def cores_below(directory: Path) -> list[Path]:
+    return [*directory.rglob("core"), *directory.rglob("core.*")]
+
+
+def writes_cores() -> bool:
+    """Whether the system would write a core dump of a process into its directory."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    pattern = CORE_PATTERN.read_text().strip() if CORE_PATTERN.exists() else "|"
+    return pattern.startswith("core") and hard == resource.RLIM_INFINITY
+
+
+def test_the_settings_hold_no_secret_but_the_paths_of_files(tmp_path: Path) -> None:
+    """So a dump of them, or their repr in an error, shows none."""
+    secrets: dict[str, Path] = {
+        name: tmp_path / name
+        for name in NodeSettings.model_fields
+        if name.endswith("_file") and name not in NOT_SECRET
+    }
+    for path in secrets.values():
+        path.write_text(SECRET)
+    settings = NodeSettings.model_validate(
+        {**secrets}
+        | {"node_id": 0, "log_dir": tmp_path, "peer_tls": "required", "api_tls": "required"}
+    )
+    shown = f"{settings!r} {settings} {settings.model_dump()} {settings.model_dump_json()}"
+    assert SECRET not in shown
+    assert all(str(path) in shown for path in secrets.values())

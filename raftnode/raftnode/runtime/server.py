@@ -23,7 +23,11 @@ from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
 from raftnode.runtime.process import interpreter, poll_time
 from raftnode.runtime.process.journal import keep_journal
-from raftnode.runtime.process.process_setup import StopSignals, write_termination_message
+from raftnode.runtime.process.process_setup import (
+    StopSignals,
+    forbid_core_dumps,
+    write_termination_message,
+)
 from raftnode.runtime.process.refused_storage import tell_damage
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.process.watchdog import Stall, Watchdog, end_process
@@ -44,6 +48,8 @@ def run(settings: NodeSettings) -> ExitCode:
         The exit code; the termination message has the same code and a message.
     """
     keep_journal(settings.log_format, settings.log_level)
+    if settings.core_dumps == "disabled":
+        forbid_core_dumps()
     signals = StopSignals()
     watchdog = Watchdog(settings.stall_timeout_ms, lambda stall: _end(settings, stall))
     watchdog.start()

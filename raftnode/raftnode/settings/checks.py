@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from raftnode.core.types import Endpoint
+
 if TYPE_CHECKING:
-    from raftnode.core.types import Endpoint
     from raftnode.settings.model import NodeSettings
 
 WILDCARDS = frozenset({"0.0.0.0", "::"})
@@ -19,6 +21,12 @@ machine holds an event loop for as long: a shorter limit would end healthy nodes
 
 STALL_TIMEOUT_ENOUGH_MS = 30_000
 """No disk that works keeps one call for so long, however long the quorum's timeouts are."""
+
+
+def reachable(listen: Endpoint) -> Endpoint:
+    """The endpoint that others get: this machine's name in the place of a host to listen on."""
+    host = socket.gethostname() if listen.host in WILDCARDS else listen.host
+    return Endpoint(host, listen.port)
 
 
 def cross_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from raftnode.core.types import Endpoint
 from raftnode.errors import ConfigurationError
-from raftnode.settings.checks import WILDCARDS, cross_checks
+from raftnode.settings.checks import cross_checks, reachable
 from raftnode.settings.fields import (
     EndpointSetting,
     EndpointsSetting,
@@ -542,6 +541,11 @@ class NodeSettings(BaseModel):
     log_format: Literal["json", "console"] = Field(
         default="json", description="`json` for machines, `console` for people."
     )
+    core_dumps: Literal["disabled", "enabled"] = Field(
+        default="disabled",
+        description="`disabled`: the system writes no core dump of the node, which would hold keys "
+        "of TLS, tokens and records. `enabled`: the limit of the system decides.",
+    )
     shutdown_grace_ms: int = Field(
         default=5000,
         ge=0,
@@ -578,12 +582,12 @@ class NodeSettings(BaseModel):
     @property
     def peer_endpoint(self) -> Endpoint:
         """The endpoint that peers get; its port is 0 until the listener has taken a free port."""
-        return self.peer_advertised or _reachable(self.peer_listen)
+        return self.peer_advertised or reachable(self.peer_listen)
 
     @property
     def api_endpoint(self) -> Endpoint:
         """The endpoint that clients get; its port is 0 until the listener has taken a free port."""
-        return self.api_advertised or _reachable(self.api_listen)
+        return self.api_advertised or reachable(self.api_listen)
 
     @property
     def termination_path(self) -> Path | None:
@@ -592,8 +596,3 @@ class NodeSettings(BaseModel):
             return self.termination_log
         default = Path("/dev/termination-log")
         return default if default.is_file() and os.access(default, os.W_OK) else None
-
-
-def _reachable(listen: Endpoint) -> Endpoint:
-    host = socket.gethostname() if listen.host in WILDCARDS else listen.host
-    return Endpoint(host, listen.port)

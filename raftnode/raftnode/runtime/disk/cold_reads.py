@@ -6,6 +6,9 @@ the threads of all others, and so would strangers, each of which may fetch as an
 What was read answers the newest Fetch for the same records too. A replica whose reads take longer
 than its timeout would else never get any: the read for each of its Fetches would end when it had
 given that Fetch up.
+
+While the loop is busy, the threads go on to the next reads: many may have ended when it comes to
+them. It answers a bounded number of bytes in a turn, as the driver does with recent records.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ OBSERVER_READS = 4
 WAITING_MAX = 5
 """Fetches of one replica that wait for its read: as many as it may have under way
 (`fetches_in_flight_max`). Of more, it has given the oldest up."""
+
+TURN_READ_BYTES = 4 << 20
+"""Bytes that are served before other tasks have their turn; one answer may pass it."""
 
 Read = asyncio.Future[bytes]
 
@@ -82,6 +88,11 @@ class ColdReads:
         self._others = LogReader(log, "observe", OBSERVER_READS)
         self._waiting: dict[ReplicaKey, deque[ColdFetch]] = {}
         """Of each replica that has a read under way."""
+        self._done: deque[tuple[ColdFetch, Read, int]] = deque()
+        """Reads that have ended, not served yet, with the log's generation at their begin."""
+        self._served_bytes = 0
+        """In this turn of the loop."""
+        self._next_turn: asyncio.Handle | None = None
         self._closed = False
 
     def ask(self, fetch: ColdFetch) -> None:
@@ -112,21 +123,36 @@ class ColdReads:
         fetch.begin(reader).add_done_callback(lambda read: self._ended(fetch, read, generation))
 
     def _ended(self, fetch: ColdFetch, read: Read, generation: int) -> None:
-        """Answer what the read answers, and begin the next.
+        self._done.append((fetch, read, generation))
+        self._serve()
+
+    def _serve(self) -> None:
+        """Serve what was read, up to the limit of a turn; the next turns go on.
 
         The event loop only logs what a callback raises, so any error is reported.
         """
-        try:
-            self._go_on(fetch, read, generation)
-        except Exception as error:  # noqa: BLE001
-            self._waiting.pop(fetch.replica, None)
-            self._on_error(error)
+        while self._done and self._served_bytes < TURN_READ_BYTES:
+            fetch, read, generation = self._done.popleft()
+            try:
+                self._go_on(fetch, read, generation)
+            except Exception as error:  # noqa: BLE001
+                self._waiting.pop(fetch.replica, None)
+                self._on_error(error)
+        if self._served_bytes and self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._next_turn, self._served_bytes = None, 0
+        self._serve()
 
     def _go_on(self, fetch: ColdFetch, read: Read, generation: int) -> None:
+        """Answer what the read answers, and begin the next."""
         waiting = self._waiting[fetch.replica]
         answered = [fetch, *(later for later in waiting if later.wants_the_same_as(fetch))]
         for later in answered[1:]:
             waiting.remove(later)
+        if not read.cancelled() and read.exception() is None:
+            self._served_bytes += len(answered) * len(read.result())
         for waiter in answered:
             waiter.answer(read, waiter.generation == generation == self._log.generation)
         if self._closed or not waiting:

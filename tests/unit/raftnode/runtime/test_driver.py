@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -524,6 +525,34 @@ async def test_strangers_whose_cold_reads_hang_take_no_thread_of_a_voter(bench, 
     assert voter.batches[0].base_offset == 1
     cold.go_on[0].set()
     await answered(bench, 1, *(key.node_id for key in strangers))
+
+
+@pytest.mark.rule("S35")
+@pytest.mark.without(
+    "runtime.disk.cold_reads:ColdReads._serve", "and self._served_bytes < TURN_READ_BYTES", ""
+)
+async def test_a_turn_serves_so_many_bytes_of_old_records_and_the_next_goes_on(
+    bench, cold, monkeypatch
+):
+    """The threads read on while the loop is busy: frames must not wait for answers to all."""
+    keys = [other_key(number) for number in range(100, 120)]
+    cold.hold(0)
+    size = len(cold.read(Offset(0), 10_000, bench.log.end_offset))
+    monkeypatch.setattr(cold_reads, "TURN_READ_BYTES", 2 * size)
+    await bench.play(*(fetch(key.node_id, 0, key) for key in keys))
+    await until(cold.begun[0].is_set)
+    cold.go_on[0].set()
+    deadline = time.monotonic() + LONG_S
+    while len(cold.starts) < len(keys) and time.monotonic() < deadline:
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop is busy, and the threads are not
+    time.sleep(0.1)  # noqa: ASYNC251
+    counts = [0]
+    for _ in range(100):
+        await asyncio.sleep(0)
+        if len(bench.post.sent) != counts[-1]:
+            counts.append(len(bench.post.sent))
+    assert counts == [*range(0, len(keys) + 1, 2)]
+    assert sorted(dict(bench.post.sent)) == [key.node_id for key in keys]
 
 
 async def test_a_cold_read_that_hangs_keeps_only_its_own_fetch_waiting(bench, cold, replica_key):

@@ -93,7 +93,11 @@ ANNOTATION_CLUSTER_ID = f"{GROUP}/cluster-id"
 ANNOTATION_ROTATE_CA = f"{GROUP}/rotate-ca"
 ANNOTATION_RENEW = f"{GROUP}/renew-certificates"
 """On the resource: a new value asks for another CA, or for new certificates. On the Secrets: the
-value that was done last."""
+value that was done last. On a Certificate of cert-manager: the value that was asked for last."""
+
+ANNOTATION_REPLACES = f"{GROUP}/replaces-certificate"
+"""On a Certificate of cert-manager: fingerprint of the certificate that the last value of
+`ANNOTATION_RENEW` is to replace."""
 
 ANNOTATION_ISSUED = f"{GROUP}/cert-manager-pods"
 """On the Secret with the CA: below which ordinal pods may have Certificates of cert-manager. It is

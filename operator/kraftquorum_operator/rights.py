@@ -123,6 +123,12 @@ CERT_MANAGER: tuple[Right, ...] = (
         ("get", "create", "patch", "delete"),
         "certificates of quorums whose tls.mode is CertManager, by name",
     ),
+    Right(
+        "cert-manager.io",
+        "certificates/status",
+        ("patch",),
+        "have cert-manager issue a certificate again when a person asks for it",
+    ),
     Right("cert-manager.io", "issuers", ("get",), "say that the issuer is missing or not ready"),
     Right("cert-manager.io", "clusterissuers", ("get",), "likewise; it belongs to no namespace"),
 )

@@ -6,9 +6,11 @@ The rules are those of deploy/kustomize/base, which a test holds equal to the ch
 from __future__ import annotations
 
 import asyncio
+import base64
 import copy
 import json
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -23,6 +25,8 @@ from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.certmanager import install_crds
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
+from kraftquorum_operator import names
+from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
 from kraftquorum_operator.rights import CERT_MANAGER, LEASE, METRICS, WATCHED, Right
 from proofkit.loopback import LoopbackNetwork
 
@@ -253,6 +257,22 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
     )
 
 
+def provide_issued(krq) -> None:
+    """The Secret of a pod's Certificate, as cert-manager writes it."""
+    authority = make_authority("ours", 86_400, time.time())
+    leaf = LeafNames("demo-0", frozenset(), frozenset({"localhost"}))
+    pair = issue_leaf(authority, leaf, 86_400, time.time())
+    data = {"ca.crt": authority.certificate, "tls.crt": pair.certificate, "tls.key": pair.key}
+    marks = {"cert-manager.io/certificate-name": "demo-0-issued"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "demo-0-issued", "annotations": marks},
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+    }
+    krq.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+
 @pytest.mark.cluster
 @pytest.mark.extended
 @pytest.mark.timeout(900)
@@ -269,6 +289,9 @@ async def test_certificates_of_cert_manager_need_exactly_these_rights(
 
     def issued() -> list[str]:
         return krq.kubectl("get", "certificates", "-o", "name").split()
+
+    def reasons() -> str:
+        return krq.kubectl("get", "certificates", "-o", "jsonpath={..status.conditions[*].reason}")
 
     def apply(kind: str, lifetime: str = "48h") -> None:
         issuer = {"name": "ours", "kind": kind}
@@ -297,6 +320,9 @@ async def test_certificates_of_cert_manager_need_exactly_these_rights(
                 return found.split() == ["24h", "24h"]
 
             krq.until("shorter", shorter)
+            provide_issued(krq)
+            krq.kubectl("annotate", "krq", "demo", f"{names.ANNOTATION_RENEW}=1")
+            krq.until("asked again", lambda: "ManuallyTriggered" in reasons())
             krq.apply(voters=1)
             krq.until("deleted", lambda: not issued())
 

@@ -131,6 +131,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [certificates]
   verbs: [get, create, patch, delete]
 - apiGroups: [cert-manager.io]
+  resources: [certificates/status]
+  verbs: [patch]
+- apiGroups: [cert-manager.io]
   resources: [issuers]
   verbs: [get]
 {{- if not .Values.watch.namespaces }}

@@ -7,6 +7,8 @@ from typing import cast
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError, RefusedError
 from kraftquorum_operator.execute.tools import Tools
+from kraftquorum_operator.judge.leaves import moment
+from kraftquorum_operator.judge.renewal import to_issue_again
 from kraftquorum_operator.model.objects import Body, ObjectRef
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import now_utc, with_note
@@ -24,6 +26,7 @@ from kraftquorum_operator.plan.actions import (
     SetReplicas,
     SetVoterLabel,
 )
+from kraftquorum_operator.resources.cert_manager import issue_again
 from kraftquorum_operator.resources.drift import budget_change, has_drifted, statefulset_change
 from kraftquorum_operator.resources.metadata import selector
 
@@ -75,7 +78,11 @@ async def _apply(body: Body, tools: Tools) -> None:
         if budget is not None and change is not None:
             uid = budget["metadata"]["uid"]
             await tools.kube.patch("PodDisruptionBudget", namespace, name, uid=uid, change=change)
-    await tools.kube.apply(body)
+    written = await tools.kube.apply(body)
+    again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
+    if body["kind"] == "Certificate" and name in again:
+        now = moment(int(now_utc().timestamp()))
+        await tools.kube.apply(issue_again(written, now), "status")
 
 
 async def _remove(ref: ObjectRef, tools: Tools) -> None:

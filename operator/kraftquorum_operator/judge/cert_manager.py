@@ -12,6 +12,7 @@ from kraftquorum_operator.judge.leaves import (
     name_faults,
     needed_pods,
 )
+from kraftquorum_operator.judge.renewal import PATIENCE_S, why_not_renewed
 from kraftquorum_operator.model.certificates import (
     OPERATOR,
     Certificates,
@@ -22,9 +23,6 @@ from kraftquorum_operator.model.certificates import (
 )
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
-
-PATIENCE_S = 60
-"""How long cert-manager may take to issue a certificate before the operator reports it."""
 
 Fault = tuple[str, str]
 """A condition's reason, and a sentence."""
@@ -107,6 +105,8 @@ def _faults_of(
     if leaf is not None and cluster_id is not None:
         for fault in _content_faults(observation, facts, cluster_id, issued.name, leaf):
             yield "InvalidSecret", f"Secret {what}: {fault}"
+    if why := why_not_renewed(facts, issued):
+        yield "CertificateNotReady", f"Certificate {what} {why}"
 
 
 def why_not_issuing(spec: QuorumSpec, observation: Observation) -> Fault | None:

@@ -105,6 +105,25 @@ class AuthoritySecret:
 
 
 @dataclass(frozen=True, slots=True)
+class Reissue:
+    """What cert-manager was asked to issue again, before the certificate's time.
+
+    Attributes:
+        asked: the renewal that the operator asked for last; empty: none.
+        replaces: fingerprint of the certificate that it is to replace; empty: there was none.
+        since_s: since when cert-manager issues the certificate again; None: it does not.
+        failed_at_s: when that failed last; None: it did not fail, or begins again.
+        failure: why it failed, as cert-manager says it.
+    """
+
+    asked: str = ""
+    replaces: str = ""
+    since_s: int | None = None
+    failed_at_s: int | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class IssuedCertificate:
     """A Certificate of cert-manager, and the Secret that cert-manager writes for it.
 
@@ -117,6 +136,7 @@ class IssuedCertificate:
         written: whether there is the Secret.
         foreign: whether another program wrote the Secret.
         faults: why what the Secret holds cannot be used, a sentence each.
+        again: whether it is issued again.
     """
 
     name: str
@@ -127,6 +147,7 @@ class IssuedCertificate:
     written: bool = False
     foreign: bool = False
     faults: tuple[str, ...] = ()
+    again: Reissue = Reissue()
 
     @property
     def gone(self) -> bool:

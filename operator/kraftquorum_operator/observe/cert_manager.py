@@ -24,6 +24,7 @@ from kraftquorum_operator.model.certificates import (
     IssuedCertificate,
     KeyStore,
     Leaf,
+    Reissue,
 )
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.tls import CERT_MANAGER_GROUP, IssuerReference, QuorumTls
@@ -67,8 +68,9 @@ async def read_issued(
         return ReadIssued()
     wanted = issued_names(owner.name, pods)
     objects = [names.issued(owner.name, name) for name in wanted]
-    resources, secrets, issuer = await asyncio.gather(
-        asyncio.gather(*(_get(kube, "Certificate", owner, name) for name in objects)),
+    # Certificates first: cert-manager writes a Secret before it reports the end of the renewal.
+    resources = await asyncio.gather(*(_get(kube, "Certificate", owner, name) for name in objects))
+    secrets, issuer = await asyncio.gather(
         asyncio.gather(*(_get(kube, "Secret", owner, name) for name in objects)),
         _why_no_issuer(kube, owner, tls.issuer_ref),
     )
@@ -128,19 +130,41 @@ def _read_resource(name: str, body: Answer, now_s: int) -> IssuedCertificate:
     conditions = {str(c["type"]): c for c in cast("list[Body]", status.get("conditions") or [])}
     condition, issuing = conditions.get("Ready", {}), conditions.get("Issuing", {})
     since = condition.get("lastTransitionTime") or body["metadata"].get("creationTimestamp")
-    said = [str(condition.get("message") or "")]
-    if issuing.get("status") == "False" and issuing.get("reason") == "Failed":
-        said.append(str(issuing.get("message") or ""))
+    again = _read_reissue(body, issuing)
+    said = [str(condition.get("message") or ""), again.failure]
     if condition and int(condition.get("observedGeneration") or generation) < generation:
         # cert-manager has not seen the last change yet.
-        return IssuedCertificate(name, applied=True, since_s=now_s)
+        return IssuedCertificate(name, applied=True, since_s=now_s, again=again)
     return IssuedCertificate(
         name,
         applied=True,
         ready=condition.get("status") == "True",
-        since_s=int(datetime.fromisoformat(str(since)).timestamp()) if since else 0,
+        since_s=_seconds(since),
         message="; ".join(filter(None, said))[:500],
+        again=again,
     )
+
+
+def _read_reissue(body: Body, issuing: Body) -> Reissue:
+    """What the operator asked for, and what the condition Issuing says of it."""
+    annotations = cast("dict[str, str]", body["metadata"].get("annotations") or {})
+    asked = Reissue(
+        annotations.get(names.ANNOTATION_RENEW, ""), annotations.get(names.ANNOTATION_REPLACES, "")
+    )
+    changed_s = _seconds(issuing.get("lastTransitionTime"))
+    if issuing.get("status") == "True":
+        return replace(asked, since_s=changed_s)
+    if issuing.get("status") == "False":
+        # After a failure or a refusal; cert-manager takes the condition away after a success.
+        return replace(
+            asked, failed_at_s=changed_s, failure=str(issuing.get("message") or "")[:500]
+        )
+    return asked
+
+
+def _seconds(moment: object) -> int:
+    """A time of Kubernetes, in seconds since 1970; 0: there is none."""
+    return int(datetime.fromisoformat(str(moment)).timestamp()) if moment else 0
 
 
 def _read_secret(facts: IssuedCertificate, secret: Answer, name: str) -> IssuedCertificate:

@@ -9,6 +9,7 @@ from typing import cast
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.access import access_files, is_access_missing
 from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
+from kraftquorum_operator.judge.renewal import to_issue_again
 from kraftquorum_operator.model.access_facts import AccessFault
 from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.installation import Installation
@@ -93,6 +94,9 @@ def compare(
         **{ObjectRef.of(body): stamped(body) for body in wanted_certificates(owner, spec, facts)},
         **build(owner, spec, _voters_in_force(facts), config, statefulset, installation),
     }
+    again = (
+        ObjectRef("Certificate", names.issued(owner.name, name)) for name in to_issue_again(facts)
+    )
     kept = set(dict(facts.refused))
     budget = ObjectRef("PodDisruptionBudget", owner.name)
     if facts.quorum is None and budget in live_by_ref:
@@ -102,10 +106,13 @@ def compare(
         bodies,
         tuple(
             ref
-            for ref in (
-                *outdated_objects(bodies, live),
-                *_unwanted(bodies, live_by_ref),
-                *_left_over(unwanted_certificates(spec, facts), live_by_ref),
+            for ref in dict.fromkeys(
+                (
+                    *outdated_objects(bodies, live),
+                    *(ref for ref in again if ref in bodies),
+                    *_unwanted(bodies, live_by_ref),
+                    *_left_over(unwanted_certificates(spec, facts), live_by_ref),
+                )
             )
             if ref not in kept
         ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.cert_manager import cannot_look, issued_cluster_id
 from kraftquorum_operator.judge.leaves import needed_pods, wanted_leaf
-from kraftquorum_operator.model.certificates import OPERATOR
+from kraftquorum_operator.judge.renewal import replaced
+from kraftquorum_operator.model.certificates import OPERATOR, Certificates, IssuedCertificate
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
@@ -27,7 +28,7 @@ def wanted_certificates(owner: Owner, spec: QuorumSpec, facts: Observation) -> l
     pods = needed_pods(spec, facts)[: authority.issued_pods]
     issued = {name: cert_manager.of(name) for name in (*pods, OPERATOR) if authority.issued_pods}
     return [
-        _body(owner, spec, facts, cluster_id, name)
+        _marked(_body(owner, spec, facts, cluster_id, name), _marks(certificates, part))
         for name, part in issued.items()
         if part is None or not part.foreign
     ]
@@ -36,6 +37,19 @@ def wanted_certificates(owner: Owner, spec: QuorumSpec, facts: Observation) -> l
 def _body(owner: Owner, spec: QuorumSpec, facts: Observation, cluster_id: str, name: str) -> Body:
     leaf = wanted_leaf(facts, cluster_id, name)
     return certificate(owner, spec.tls, name, leaf.uris, leaf.hosts)
+
+
+def _marked(body: Body, marks: dict[str, str]) -> Body:
+    return body | {"metadata": body["metadata"] | {"annotations": marks}} if marks else body
+
+
+def _marks(facts: Certificates, part: IssuedCertificate | None) -> dict[str, str]:
+    """Which renewal a Certificate is for. A Certificate that is not there yet replaces none."""
+    if not facts.renewal:
+        return {}
+    old = replaced(facts, part) if part is not None and part.applied else ""
+    replaces = {names.ANNOTATION_REPLACES: old} if old else {}
+    return {names.ANNOTATION_RENEW: facts.renewal} | replaces
 
 
 def unwanted_certificates(spec: QuorumSpec, facts: Observation) -> frozenset[str]:

@@ -57,6 +57,30 @@ def certificate(
     }
 
 
+def issue_again(written: Body, now: str) -> Body:
+    """The status by which cert-manager issues a certificate again, as `cmctl renew` writes it.
+
+    Args:
+        written: the Certificate as it is.
+        now: the time, as Kubernetes writes it.
+    """
+    meta = written["metadata"]
+    condition = {
+        "type": "Issuing",
+        "status": "True",
+        "reason": "ManuallyTriggered",
+        "message": f"asked for by {names.ANNOTATION_RENEW} of the {names.KIND}",
+        "lastTransitionTime": now,
+        "observedGeneration": meta["generation"],
+    }
+    return {
+        "apiVersion": written["apiVersion"],
+        "kind": written["kind"],
+        "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+        "status": {"conditions": [condition]},
+    }
+
+
 def _is_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)

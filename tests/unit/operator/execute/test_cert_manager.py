@@ -26,6 +26,7 @@ from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, ma
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
+from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.model.certificates import OPERATOR, KeyStore, ListenerCertificate
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
@@ -69,8 +70,15 @@ class Kube:
             raise ConflictError(409, "AlreadyExists", "there")
         return self.put(body)
 
-    async def apply(self, body: Body) -> Body:
-        return self.put(body)
+    async def apply(self, body: Body, subresource: str = "") -> Body:
+        if f"{body['kind']}/{subresource}" in self.errors:
+            raise self.errors[f"{body['kind']}/{subresource}"]
+        if not subresource:
+            return self.put(body)
+        live = self.objects[ObjectRef.of(body)]
+        types = {c["type"] for c in body["status"]["conditions"]}
+        others = [c for c in live.get("status", {}).get("conditions", []) if c["type"] not in types]
+        return self.put(live | {"status": {"conditions": others + body["status"]["conditions"]}})
 
     async def patch(self, kind: str, namespace: str, name: str, *, uid: str, change: Body) -> Body:
         live = self.objects[kind, name]
@@ -123,13 +131,15 @@ class World:
         self.base = base or replace(blank(), statefulset=None, pods=(), nodes=(), claims=())
         self.authority = make_authority("cert-manager's", 864_000, time.time())
         self.mounted: dict[str, KeyStore] = {}
+        self.renewal = ""
         self.done: list[str] = []
         self.issued = ReadIssued()
         issuer = {"kind": "Issuer", "metadata": {"name": "ours"}}
         self.kube.put(issuer)
 
     async def look(self) -> Observation:
-        resource: Body = {"metadata": {}}
+        marks = {names.ANNOTATION_RENEW: self.renewal} if self.renewal else {}
+        resource: Body = {"metadata": {"annotations": marks}}
         kube = cast("Any", self.kube)
         facts, _ = await read_certificates(kube, OWNER, resource, self.spec.tls.secret_name)
         self.issued = await read_issued(kube, OWNER, self.spec.tls, facts)
@@ -615,3 +625,163 @@ def test_a_certificate_is_late_only_once_cert_manager_should_have_renewed_it() -
     assert is_reported(None, 7)
     assert not is_reported("2h", 7)
     assert is_reported("2h", 1)
+
+
+# --- the annotation renew-certificates -------------------------------------------------------
+
+
+def issuing(made: World) -> dict[str, dict[str, str]]:
+    """The condition Issuing of each Certificate that has one."""
+    return {
+        name: condition
+        for (kind, name), body in made.kube.objects.items()
+        if kind == "Certificate"
+        for condition in body.get("status", {}).get("conditions", [])
+        if condition["type"] == "Issuing"
+    }
+
+
+def fail(made: World, name: str, message: str, ago_s: int, reason: str = "Failed") -> None:
+    """cert-manager gives a renewal up: the certificate of before stays."""
+    live = made.kube.objects["Certificate", name]
+    condition = {
+        "type": "Issuing",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": moment(-ago_s),
+    }
+    others = [c for c in live["status"]["conditions"] if c["type"] != "Issuing"]
+    made.kube.put(live | {"status": {"conditions": [*others, condition]}})
+
+
+ALL = {"demo-0-issued", "demo-1-issued", "demo-2-issued", "demo-operator-issued"}
+
+
+def test_a_renewal_is_asked_of_cert_manager_once_and_reaches_the_nodes() -> None:
+    made = formed()
+    before, own = made.secret("demo-node-tls"), made.secret("demo-operator-tls")
+    old = made.secret("demo-0-issued")["tls.crt"]
+    made.renewal = "1"
+    made.settle()
+    assert set(issuing(made)) == ALL
+    asked = issuing(made)["demo-0-issued"]
+    assert (asked["status"], asked["reason"]) == ("True", "ManuallyTriggered")
+    assert len(made.done) == 1, made.done
+    assert made.secret("demo-0-issued")["tls.crt"] == old, "the one of before serves meanwhile"
+    assert made.secret("demo-node-tls") == before
+    made.sign()
+    made.settle()
+    now = made.secret("demo-node-tls")
+    assert all(now[key] != before[key] for key in before if key != "ca.crt")
+    assert now["ca.crt"] == before["ca.crt"]
+    assert made.secret("demo-operator-tls")["tls.crt"] != own["tls.crt"]
+    assert issuing(made) == {}, "asked for once"
+    assert made.why() is None
+    made.renewal = "2"
+    made.settle()
+    assert set(issuing(made)) == ALL
+
+
+def test_a_certificate_made_after_the_annotation_is_not_renewed() -> None:
+    made = World()
+    made.renewal = "1"
+    made.settle()
+    made.sign()
+    made.settle()
+    assert issuing(made) == {}
+    mark = made.kube.objects["Certificate", "demo-0-issued"]["metadata"]["annotations"]
+    assert mark[names.ANNOTATION_RENEW] == "1"
+    assert names.ANNOTATION_REPLACES not in mark
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.judge.renewal:replaced",
+    "if issued.again.asked == facts.renewal:",
+    "if True:",
+)
+def test_an_end_between_the_two_writes_loses_no_renewal_and_repeats_none() -> None:
+    """The operator marks the Certificate first, and then has cert-manager issue it."""
+    made = formed()
+    made.renewal = "1"
+    made.kube.errors["Certificate/status"] = KubeUnavailableError(0, "Unreachable", "gone")
+    with pytest.raises(KubeUnavailableError):
+        asyncio.run(made.step())
+    marks = made.kube.objects["Certificate", "demo-0-issued"]["metadata"]["annotations"]
+    assert marks[names.ANNOTATION_RENEW] == "1"
+    assert issuing(made) == {}
+    made.kube.errors.clear()
+    # cert-manager renews one by itself meanwhile: that is the renewal.
+    made.sign("demo-1-issued")
+    made.settle()
+    assert set(issuing(made)) == ALL - {"demo-1-issued"}
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.judge.renewal:_is_due",
+    "is_new or again.failed_at_s is None or facts.now_s - again.failed_at_s >= RETRY_S",
+    "True",
+)
+def test_a_renewal_that_cert_manager_gave_up_is_reported_and_asked_for_again_later() -> None:
+    made = formed()
+    made.renewal = "1"
+    made.settle()
+    assert made.why() is None
+    made.sign("demo-0-issued", "demo-2-issued", "demo-operator-issued")
+    fail(made, "demo-1-issued", "the CA is locked", ago_s=600)
+    made.settle()
+    assert issuing(made)["demo-1-issued"]["status"] == "False", "not within an hour"
+    reason, why = made.why() or ("", "")
+    assert reason == "CertificateNotReady"
+    assert why == (
+        "Certificate demo-1-issued is not issued again, as the annotation "
+        "kraftquorum.io/renew-certificates asks: the CA is locked"
+    )
+    assert certificate_faults(made.spec, made.facts()) == (), "the pods have certificates"
+    fail(made, "demo-1-issued", "the CA is locked", ago_s=3700)
+    made.settle()
+    assert issuing(made)["demo-1-issued"]["status"] == "True"
+    # A person who asks again does not wait for the hour.
+    fail(made, "demo-1-issued", "a policy denied it", ago_s=600, reason="Denied")
+    made.settle()
+    assert issuing(made)["demo-1-issued"]["status"] == "False"
+    made.renewal = "2"
+    made.settle()
+    assert set(issuing(made)) == ALL
+    # Without the annotation none is asked for any more.
+    fail(made, "demo-1-issued", "the CA is locked", ago_s=3700)
+    made.renewal = ""
+    made.settle()
+    assert issuing(made)["demo-1-issued"]["status"] == "False"
+    assert made.why() is None
+
+
+def test_a_renewal_that_cert_manager_does_not_begin_is_reported() -> None:
+    made = formed()
+    made.renewal = "1"
+    made.settle()
+    live = made.kube.objects["Certificate", "demo-1-issued"]
+    for condition in live["status"]["conditions"]:
+        if condition["type"] == "Issuing":
+            condition["lastTransitionTime"] = moment(-90)
+    why = made.why()
+    assert why is not None
+    assert why[0] == "CertificateNotReady"
+    assert "is its controller running?" in why[1]
+
+
+def test_a_renewal_without_the_right_is_an_object_that_cannot_be_written() -> None:
+    """So repairs go on, and the status names the request that the API server refused."""
+    made = formed()
+    made.renewal = "1"
+    refused = RefusedError(403, "Forbidden", "certificates/status")
+    made.kube.errors["Certificate/status"] = refused
+    with pytest.raises(RefusedError):
+        asyncio.run(made.step())
+    due = ObjectRef("Certificate", "demo-0-issued")
+    assert due in made.facts().outdated
+    memory = Refusals()
+    memory.failed([due], str(refused), 1, 0)
+    marked = memory.mark(replace(made.facts(), generation=1), 1)
+    assert due not in marked.outdated
+    assert (due, str(refused)) in marked.refused

@@ -113,7 +113,7 @@ def certificate_faults(spec: QuorumSpec, observation: Observation) -> tuple[str,
         return () if usable else tuple(text for _, text in issuing_faults(spec, observation))
     if spec.tls.mode != "Secret":
         return ()
-    where = f"Secret {spec.tls.secret_name}"
+    where = f"spec.tls.secretName: Secret {spec.tls.secret_name}"
     if facts.source is None:
         return (f"{where} does not exist; create it with ca.crt, tls.crt and tls.key",)
     if facts.source.faults:

@@ -502,7 +502,7 @@ def test_a_secret_that_cannot_be_used_changes_nothing(fault: str) -> None:
     observation = asyncio.run(made.look())
     reason, why = why_failing(PROVIDED, observation) or ("", "")
     assert reason == "InvalidSecret"
-    assert why.startswith("Secret mine")
+    assert why.startswith("spec.tls.secretName: Secret mine")
     assert message in why
     assert not asyncio.run(made.step())
     assert asyncio.run(made.nodes()) == before

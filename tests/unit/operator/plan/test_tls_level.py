@@ -124,7 +124,7 @@ def test_a_secret_that_cannot_be_used_holds_the_template_and_every_restart() -> 
     decision = decide(wanted, replace(observation, pods=(*observation.pods[:2], outdated)), NOW_MS)
     assert isinstance(decision, Wait), decision
     assert decision.guard == "certificates_usable"
-    assert "Secret mine does not exist" in decision.why
+    assert "spec.tls.secretName: Secret mine does not exist" in decision.why
     assert not isinstance(decision, DeletePod)
 
 

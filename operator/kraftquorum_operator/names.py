@@ -50,8 +50,8 @@ LABEL_CLUSTER_DOMAIN = f"{GROUP}/cluster-domain"
 """On the StatefulSet's claim template, which never changes, and so on claims: the cluster domain in
 the addresses of a quorum. Without it: `cluster.local`."""
 
-LABEL_VOTER = f"{GROUP}/voter"
-"""On a pod whose replica is a committed voter; the disruption budget selects it (S22)."""
+LABEL_POD = "statefulset.kubernetes.io/pod-name"
+"""Kubernetes sets it on each pod of a StatefulSet, to its name; the budget selects by it (S22)."""
 
 LABEL_POD_INDEX = "apps.kubernetes.io/pod-index"
 """Set by Kubernetes on each pod of a StatefulSet: the ordinal, which is the node id."""
@@ -72,7 +72,7 @@ ANNOTATION_GIVEN_UP = f"{GROUP}/given-up-"
 """On the StatefulSet, with the ordinal: which claims the operator gave up, and when."""
 
 ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
-"""On the disruption budget: which pods without the voter label it was last touched for (S22)."""
+"""On the disruption budget: which pods it was last touched for (S22)."""
 
 ANNOTATION_NODE_IMAGE = f"{GROUP}/node-image"
 """On the StatefulSet: the image that the operator gave to its nodes, which it keeps."""

@@ -341,6 +341,7 @@ class Reconciler:
         if failure is None:
             memory.failures.clear()
             memory.refusals.deletion_accepted(decision)
+            memory.refusals.counting_accepted(decision)
         else:
             pause_s = self.settings.reconcile_busy_s
             said = f"{describe(decision)}: {failure.message}"
@@ -351,9 +352,9 @@ class Reconciler:
                 memory.refusals.failed(
                     decision.objects, why, observed.observation.generation, now_ms
                 )
-            memory.refusals.deletion_failed(
-                decision, failure, observed.observation.generation, now_ms
-            )
+            generation = observed.observation.generation
+            memory.refusals.deletion_failed(decision, failure, generation, now_ms)
+            memory.refusals.counting_failed(decision, failure, generation, now_ms)
         return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:

@@ -57,7 +57,7 @@ WATCHED: tuple[Right, ...] = (
         ("update",),
         "own the objects of a quorum if OwnerReferencesPermissionEnforcement is on",
     ),
-    Right("", "pods", ("list", "watch", "patch", "delete"), "label voters; restart a replica"),
+    Right("", "pods", ("list", "watch", "delete"), "restart a replica"),
     Right(
         "",
         "pods/eviction",

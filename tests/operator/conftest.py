@@ -361,12 +361,16 @@ class Krq:
         self.kubectl("delete", "krq", "demo", "--wait=false")
         self.until("the resource gone", lambda: not self.list("krq"))
 
-    def labelled(self) -> set[str]:
-        return {
-            pod["metadata"]["name"]
-            for pod in self.list("pods")
-            if pod["metadata"]["labels"].get("kraftquorum.io/voter") == "true"
+    def counted(self) -> set[str]:
+        """Names of the pods that the disruption budget selects and that exist."""
+        listed = {
+            name
+            for budget in self.list("pdb")
+            if budget["metadata"]["name"] == "demo"
+            for by_name in budget["spec"]["selector"].get("matchExpressions", ())
+            for name in by_name.get("values", ())
         }
+        return {pod["metadata"]["name"] for pod in self.list("pods")} & listed
 
 
 class Writing:

@@ -79,13 +79,12 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
     voters, pods, claims = krq.voters(), _uids(krq, "pods"), _uids(krq, "pvc")
     cluster_id = krq.status()["clusterId"]
 
-    # The StatefulSet without its pods, the latch, Services, the budget, labels, the finalizer.
+    # The StatefulSet without its pods, the latch, Services, the budget, a label, the finalizer.
     sets, latch = _uids(krq, "sts"), krq.latches()[0]["metadata"]
     krq.kubectl("delete", "statefulset", "demo", "--cascade=orphan")
     krq.kubectl("delete", "configmap", latch["name"])
     krq.kubectl("delete", "service", "demo", "demo-peers")
     krq.kubectl("delete", "pdb", "demo")
-    krq.kubectl("label", "pods", "--all", "kraftquorum.io/voter-")
     krq.kubectl("label", "pvc", "--all", "kraftquorum.io/owner-uid-")
     _patch(krq, "krq", "demo", {"metadata": {"finalizers": []}})
     _settled(
@@ -96,7 +95,7 @@ def test_what_is_deleted_or_changed_by_hand_comes_back_and_costs_no_voter(
             and [c["metadata"]["uid"] for c in krq.latches()] not in ([], [latch["uid"]])
             and set(_services(krq)) == {"demo", "demo-peers"}
             and "demo" in _uids(krq, "pdb")
-            and krq.labelled() == set(pods)
+            and krq.counted() == set(pods)
             and all("owner-uid" in str(c["metadata"].get("labels")) for c in krq.list("pvc"))
             and krq.get()["metadata"].get("finalizers") == [FINALIZER]
         ),

@@ -19,13 +19,13 @@ CALM = {"fetch_timeout_ms": 9000}
 
 def _budget_counts(krq, needed: int, voters: range) -> bool:
     """Whether so many are needed, and the controller has counted the voters' pods as they are."""
-    budget, labelled = krq.get("pdb"), len(krq.labelled())
+    budget, counted = krq.get("pdb"), len(krq.counted())
     status = budget.get("status", {})
     return (
-        labelled in voters
+        counted in voters
         and budget["spec"]["minAvailable"] == needed
         and status.get("observedGeneration") == budget["metadata"]["generation"]
-        and status["expectedPods"] == status["currentHealthy"] == labelled
+        and status["expectedPods"] == status["currentHealthy"] == counted
     )
 
 
@@ -48,13 +48,17 @@ def _held(krq, operator, needed: int, voters: range) -> Iterator[None]:
 def _evict_voters(krq, needed: int) -> list[int]:
     """Ask for the eviction of every voter's pod at once, the leader's first; which may go."""
     leader = krq.leader()
-    labelled = sorted(int(name.rpartition("-")[2]) for name in krq.labelled())
-    asked = sorted(labelled, key=lambda ordinal: (ordinal != leader, ordinal))
+    counted = sorted(int(name.rpartition("-")[2]) for name in krq.counted())
+    asked = sorted(counted, key=lambda ordinal: (ordinal != leader, ordinal))
     answers = {ordinal: krq.evict(ordinal) for ordinal in asked}
     assert set(answers.values()) <= {MAY_GO, TOO_MANY}
     gone = [ordinal for ordinal in asked if answers[ordinal] == MAY_GO]
-    assert gone == asked[: len(labelled) - needed], answers
+    assert gone == asked[: len(counted) - needed], answers
     return gone
+
+
+def _uids(krq) -> dict[str, str]:
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in krq.list("pods")}
 
 
 def _writes_go_on(krq, writing) -> None:
@@ -102,6 +106,38 @@ def test_evictions_in_the_middle_of_every_change_leave_a_majority(krq, operators
     # Of the two, the one whose pod was evicted goes first, since it does not count anyway.
     assert set(steps[2:4]) == {("RemoveVoter", 4), ("RemoveVoter", 3)}
     assert steps[4:] == [("AddVoter", lost), ("RemoveVoter", lost)]
+
+
+@pytest.mark.rule("S22")
+def test_pods_that_restart_without_an_operator_are_counted_and_block_no_drain(
+    krq, operators, writing
+) -> None:
+    """Their label went with them: a drain was refused, and at last no budget counted any voter."""
+    operator = operators.start()
+    krq.apply(voters=3, config=CALM, replacement={"gracePeriodSeconds": 9})
+    krq.ready(3)
+    krq.until("counted", lambda: _budget_counts(krq, 2, range(3, 4)))
+    # As the operator before wrote it: by a label, which its pods had.
+    old = {"matchExpressions": None, "matchLabels": {"kraftquorum.io/voter": "true"}}
+    change = json.dumps({"spec": {"selector": old}})
+    krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", change)
+    krq.until("counted by name", lambda: _budget_counts(krq, 2, range(3, 4)))
+    operators.stop(operator)
+    writing.start()
+    uids = _uids(krq)
+    for ordinal in range(3):  # a drain of each node, one after the other
+        krq.until(f"{ordinal} may go", lambda n=ordinal: krq.evict(n) == MAY_GO)
+        before = uids[f"demo-{ordinal}"]
+        krq.until(
+            f"{ordinal} is another pod",
+            lambda n=f"demo-{ordinal}", old=before: _uids(krq).get(n, old) != old,
+        )
+        others = [krq.evict(other) for other in range(3) if other != ordinal]
+        assert others.count(MAY_GO) <= 1, "two voters at a time"
+        krq.until("counted again", lambda: _budget_counts(krq, 2, range(3, 4)))
+        uids = _uids(krq)
+    _writes_go_on(krq, writing)
+    writing.finish(bounded=True)
 
 
 @pytest.mark.rule("S21", "S22")

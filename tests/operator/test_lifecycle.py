@@ -23,7 +23,7 @@ def test_a_quorum_forms_scales_survives_its_pods_and_goes(krq, operators) -> Non
     assert latches[0]["immutable"] is True
     assert "ownerReferences" not in latches[0]["metadata"]
     assert latches[0]["data"]["clusterId"] == krq.status()["clusterId"]
-    assert krq.labelled() == {"demo-0", "demo-1", "demo-2"}
+    assert krq.counted() == {"demo-0", "demo-1", "demo-2"}
     first = krq.voters()
     described = krq.kubectl("describe", "krq", "demo").splitlines()
     assert len(described) < DESCRIBED_LINES_MAX, described

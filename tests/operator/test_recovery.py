@@ -42,7 +42,7 @@ def test_lost_disks_are_replaced_one_after_the_other(krq, operators) -> None:
     assert krq.get("pvc", "data-demo-1")["metadata"]["uid"] != uid
     kinds = [action.split()[0] for action in operators.actions()]
     assert kinds.index("DeleteClaim") < len(kinds)
-    assert krq.labelled() == {"demo-0", "demo-1", "demo-2"}
+    assert krq.counted() == {"demo-0", "demo-1", "demo-2"}
     assert len(krq.voters()) == 3
 
 

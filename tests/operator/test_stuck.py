@@ -65,9 +65,16 @@ def test_a_scale_up_without_a_volume_does_not_delay_the_replacement_of_a_disk(
     krq.until("replaced", lambda: dict(krq.voters()).get(1, old) != old)
     krq.until("three voters", lambda: len(krq.voters()) == 3 and krq.status()["readyVoters"] == 3)
     # The scale-up is given up, and nothing of it is left but the claim; not even when the pod,
-    # which says nothing, has the voter label from somebody.
-    krq.kubectl("label", "pod", "demo-3", "kraftquorum.io/voter=true")
-    krq.until("label off", lambda: "demo-3" not in krq.labelled())
+    # which says nothing, is put into the disruption budget by hand.
+    by_name = {
+        "key": "statefulset.kubernetes.io/pod-name",
+        "operator": "In",
+        "values": [f"demo-{ordinal}" for ordinal in range(4)],
+    }
+    change = {"spec": {"selector": krq.get("pdb")["spec"]["selector"]}}
+    change["spec"]["selector"]["matchExpressions"] = [by_name]
+    krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", json.dumps(change))
+    krq.until("not counted", lambda: "demo-3" not in krq.counted())
     krq.kubectl("scale", "krq", "demo", "--replicas=3")
     krq.ready(3)
     assert {p["metadata"]["name"] for p in krq.list("pods")} == {"demo-0", "demo-1", "demo-2"}
@@ -95,7 +102,7 @@ def test_a_voter_without_a_node_is_told_and_waited_for_with_its_disk(krq, operat
     assert krq.voters() == voters
     assert claims == {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pvc")}
     kinds = {action.split()[0] for action in operators.actions()[done:]}
-    assert kinds <= {"SetVoterLabel", "RecountBudget"}, "the label of the pod that came back"
+    assert kinds <= {"RecountBudget"}, "the budget counts the pod that came back by its name"
 
     # The wrong order: the pod first, so that its successor holds a claim that is going.
     old, uid = dict(krq.voters())[1], krq.get("pod", "demo-1")["metadata"]["uid"]

@@ -69,7 +69,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   verbs: [update]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [list, watch, patch, delete]
+  verbs: [list, watch, delete]
 - apiGroups: [""]
   resources: [pods/eviction]
   verbs: [create]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.errors import ConflictError, KubeError, NotFoundError, RefusedError
+from kraftquorum_operator.errors import ConflictError, KubeError, RefusedError
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.judge.leaves import moment
 from kraftquorum_operator.judge.renewal import to_issue_again
@@ -14,6 +14,7 @@ from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import now_utc, with_note
 from kraftquorum_operator.plan.actions import (
     ApplyObjects,
+    CountPod,
     CreateStatefulSet,
     DeleteClaim,
     DeleteLatch,
@@ -24,9 +25,9 @@ from kraftquorum_operator.plan.actions import (
     RecountBudget,
     SetClaimOwner,
     SetReplicas,
-    SetVoterLabel,
 )
 from kraftquorum_operator.resources.cert_manager import issue_again
+from kraftquorum_operator.resources.disruption import with_pods
 from kraftquorum_operator.resources.drift import budget_change, has_drifted, statefulset_change
 from kraftquorum_operator.resources.metadata import selector
 
@@ -118,19 +119,26 @@ async def set_replicas(action: SetReplicas, tools: Tools) -> str:
     return f"to {action.replicas}"
 
 
-async def set_voter_label(action: SetVoterLabel, tools: Tools) -> str:
-    """Set or remove a pod's voter label; a pod that is gone needs neither."""
-    value = "true" if action.voter else None
-    try:
-        await tools.kube.patch(
-            "Pod",
-            tools.owner.namespace,
-            action.pod,
-            uid=action.uid,
-            change={"metadata": {"labels": {names.LABEL_VOTER: value}}},
-        )
-    except (ConflictError, NotFoundError):
-        return f"pod {action.pod} was recreated meanwhile; it stays as it is"
+async def count_pod(action: CountPod, tools: Tools) -> str:
+    """Change which pods the budget selects, if no other client changed it since it was observed."""
+    budget = tools.observation.budget
+    if budget is None:
+        return "there is no budget"
+    listed = [name for name in budget.pods or () if name != action.pod]
+    listed += [action.pod] if action.voter else []
+    body = with_pods(tools.bodies[ObjectRef("PodDisruptionBudget", tools.owner.name)], listed)
+    annotations = body["metadata"]["annotations"]
+    await tools.kube.patch(
+        "PodDisruptionBudget",
+        tools.owner.namespace,
+        tools.owner.name,
+        uid=budget.uid,
+        change={
+            "metadata": {"resourceVersion": action.version, "annotations": annotations},
+            # A foreign `maxUnavailable` would be refused beside ours.
+            "spec": body["spec"] | {"maxUnavailable": None},
+        },
+    )
     return f"{'on' if action.voter else 'off'} pod {action.pod}"
 
 

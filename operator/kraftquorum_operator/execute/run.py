@@ -25,8 +25,8 @@ async def run(action: Action, tools: Tools) -> str:
             return await objects.create_statefulset(action, tools)
         case actions.SetReplicas():
             return await objects.set_replicas(action, tools)
-        case actions.SetVoterLabel():
-            return await objects.set_voter_label(action, tools)
+        case actions.CountPod():
+            return await objects.count_pod(action, tools)
         case actions.RecountBudget():
             return await objects.recount_budget(action, tools)
         case actions.SetClaimOwner():

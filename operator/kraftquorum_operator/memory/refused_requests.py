@@ -14,7 +14,14 @@ from typing import TypeVar
 from kraftquorum_operator.memory.request_failures import REPORTED_AFTER, Failure
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import Observation
-from kraftquorum_operator.plan.actions import Action, DeleteClaim, DeletePod, EvictPod, describe
+from kraftquorum_operator.plan.actions import (
+    Action,
+    CountPod,
+    DeleteClaim,
+    DeletePod,
+    EvictPod,
+    describe,
+)
 
 FIRST_MS = 2_000
 LONGEST_MS = 60_000
@@ -59,6 +66,8 @@ class Refusals:
     """Objects that could not be written."""
     deletions: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
     """Pods and claims that could not be evicted or deleted, by UID."""
+    counting: Refusal | None = None
+    """The disruption budget did not take another list of pods."""
 
     def failed(self, refs: Iterable[ObjectRef], why: str, generation: int, now_ms: int) -> None:
         """Remember that objects could not be written."""
@@ -81,6 +90,18 @@ class Refusals:
             last, failure.message, generation, now_ms, condition
         )
 
+    def counting_failed(
+        self, action: Action, failure: Failure, generation: int, now_ms: int
+    ) -> None:
+        """Remember that the budget could not get another list of pods; ignore other actions."""
+        if isinstance(action, CountPod) and not failure.conflict:
+            self.counting = _next_refusal(self.counting, failure.message, generation, now_ms)
+
+    def counting_accepted(self, action: Action) -> None:
+        """Forget the refusal once the API server accepts the request."""
+        if isinstance(action, CountPod):
+            self.counting = None
+
     def deletion_accepted(self, action: Action) -> None:
         """Forget the refusal of a pod or a claim once the API server accepts the request."""
         if isinstance(action, EvictPod | DeletePod | DeleteClaim):
@@ -89,7 +110,9 @@ class Refusals:
     def mark(self, observation: Observation, now_ms: int) -> Observation:
         """Take out of the observation what was refused and is not due for a retry."""
         self.known = {ref: what for ref, what in self.known.items() if ref in observation.outdated}
-        held = _held(self.known, observation.generation, now_ms)
+        budget = ObjectRef("PodDisruptionBudget", observation.name)
+        counting = {budget: self.counting} if self.counting is not None else {}
+        held = _held(counting | self.known, observation.generation, now_ms)
         outdated = tuple(ref for ref in observation.outdated if ref not in held)
         refused = (*observation.refused, *sorted(held.items()))
         present = {item.uid for item in (*observation.pods, *observation.claims)}

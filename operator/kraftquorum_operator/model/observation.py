@@ -88,7 +88,8 @@ class Pod:
     ready: bool = True
     terminating: bool = False
     address: str | None = None
-    voter_label: bool = False
+    counted: bool = False
+    """Whether the disruption budget selects it (S22)."""
     revision: str | None = None
     restarts: int = 0
     exit_code: int | None = None
@@ -332,7 +333,7 @@ class Budget:
 
     uid: str
     counted: int | None = None
-    """How many pods had the voter label when it counted; None: not since the
+    """How many pods it selected when its controller counted; None: not since the
     budget's spec changed, and until then no eviction is allowed."""
     mark: str | None = None
     """What the operator last touched it for."""
@@ -341,6 +342,15 @@ class Budget:
     healthy: int | None = None
     """How many of its pods were ready and not terminating when it counted; None: as for
     `counted`."""
+    pods: tuple[str, ...] | None = None
+    """Names of the pods that it selects, whether or not they exist; None: it selects by anything
+    else."""
+    version: str | None = None
+    """Its resourceVersion."""
+
+    def selects(self, pod: str) -> bool:
+        """Whether it selects the pod of this name."""
+        return pod in (self.pods or ())
 
 
 AS_LAST_KNOWN = "AsLastKnown"
@@ -425,9 +435,9 @@ class Observation:
     """What was last known; no decision depends on it."""
 
     @property
-    def labelled(self) -> int:
-        """How many pods carry the voter label."""
-        return sum(pod.voter_label for pod in self.pods)
+    def counted(self) -> int:
+        """How many pods the disruption budget selects."""
+        return sum(pod.counted for pod in self.pods)
 
     def pod(self, ordinal: int) -> Pod | None:
         """The pod of an ordinal."""

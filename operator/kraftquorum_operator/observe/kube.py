@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
 
@@ -187,7 +188,7 @@ def _record(annotations: dict[str, str]) -> ClaimRecord | None:
     return ClaimRecord(directory_id, claim_uid) if directory_id and claim_uid else None
 
 
-def read_budget(body: Body | None) -> Budget | None:
+def read_budget(body: Body | None, quorum: str) -> Budget | None:
     """Read the disruption budget; its count only once the controller has observed its spec."""
     if body is None:
         return None
@@ -199,7 +200,21 @@ def read_budget(body: Body | None) -> Budget | None:
         mark=_annotations(body).get(names.ANNOTATION_RECOUNT),
         allowed=int(status.get("disruptionsAllowed", 0)) if current else None,
         healthy=int(status.get("currentHealthy", 0)) if current else None,
+        pods=_selected_pods(quorum, _part(_part(body, "spec"), "selector")),
+        version=meta.get("resourceVersion"),
     )
+
+
+def _selected_pods(quorum: str, selector: Body) -> tuple[str, ...] | None:
+    """Names of the pods that a budget selects; None: it selects by anything else."""
+    match _parts(selector, "matchExpressions"):
+        case [{"key": names.LABEL_POD, "operator": "In"} as by_name]:
+            selected = cast("list[str]", by_name.get("values") or [])
+            return tuple(name for name in selected if names.ordinal_of(name, quorum) is not None)
+        case [{"key": names.LABEL_POD, "operator": "DoesNotExist"}]:
+            return ()
+        case _:
+            return None
 
 
 def read_claims(
@@ -280,6 +295,13 @@ def read_pods(quorum: str, bodies: Sequence[Body], now: datetime) -> tuple[Pod, 
     return tuple(sorted(pods, key=lambda pod: pod.ordinal))
 
 
+def counted_pods(pods: Sequence[Pod], budget: Budget | None) -> tuple[Pod, ...]:
+    """The pods, each with whether the disruption budget selects it."""
+    return tuple(
+        replace(pod, counted=budget is not None and budget.selects(pod.name)) for pod in pods
+    )
+
+
 def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
     meta, status = _part(body, "metadata"), _part(body, "status")
     conditions = {str(c["type"]): c for c in _parts(status, "conditions")}
@@ -300,7 +322,6 @@ def _read_pod(body: Body, ordinal: int, now: datetime) -> Pod:
         else max(0, int((now - turned).total_seconds() * 1000)),
         terminating=_terminating(body),
         address=status.get("podIP"),
-        voter_label=_labels(body).get(names.LABEL_VOTER) == "true",
         revision=_labels(body).get("controller-revision-hash"),
         restarts=int(container.get("restartCount", 0)),
         exit_code=last_exit.get("exitCode") if last_exit else None,

@@ -33,6 +33,7 @@ from kraftquorum_operator.observe.deletion import (
 )
 from kraftquorum_operator.observe.foreign import foreign_objects
 from kraftquorum_operator.observe.kube import (
+    counted_pods,
     now_utc,
     read_budget,
     read_claims,
@@ -137,7 +138,8 @@ async def observe(
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
     live = tuple(body for body in (*others, *permissions.bodies, *issued) if body is not None)
     foreign = foreign_objects(owner, live)
-    budget = ObjectRef("PodDisruptionBudget", name)
+    is_foreign = ObjectRef("PodDisruptionBudget", name) in dict(foreign)
+    budget = None if is_foreign else read_budget(others[0], name)
     status = cast("dict[str, Any]", resource.get("status") or {})
     reported = last_status(resource)
     observation = Observation(
@@ -147,14 +149,14 @@ async def observe(
         generation=int(meta["generation"]),
         cluster_domain=cluster_domain,
         statefulset=statefulset,
-        pods=pods,
+        pods=counted_pods(pods, budget),
         claims=claims,
         kubernetes=await kube.version() if statefulset_body is None else None,
         troubles=read_troubles(name, statefulset, pods, claims, events),
         nodes=tuple(read_node(infos[ordinal]) for ordinal in sorted(infos)),
         quorum=quorum,
         latch=read_latch(latch) if latch is not None else None,
-        budget=read_budget(others[0]) if budget not in dict(foreign) else None,
+        budget=budget,
         remembered_cluster_id=status.get("clusterId"),
         last=last_known(reported),
         refused=foreign,

@@ -170,12 +170,14 @@ class MoveLeadership:
 
 
 @dataclass(frozen=True, slots=True)
-class SetVoterLabel:
-    """Set or remove the voter label of a pod (S22)."""
+class CountPod:
+    """Have the disruption budget select a pod, by its name, or no longer (S22)."""
 
     pod: str
-    uid: str
     voter: bool
+    """Whether the pod is to be in the budget, which counts voters."""
+    version: str | None = None
+    """The budget's resourceVersion; the operator changes the budget only unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,7 @@ Action = (
     | AddVoter
     | RemoveVoter
     | MoveLeadership
-    | SetVoterLabel
+    | CountPod
     | RecountBudget
     | SetClaimOwner
     | RecordClaims
@@ -334,8 +336,8 @@ def describe(action: Action) -> str:
             return f"MoveLeadership {leader} to {preferred}"
         case SetReplicas(_, _, replicas) | CreateStatefulSet(replicas):
             return f"{type(action).__name__} {replicas}"
-        case SetVoterLabel(pod, _, voter):
-            return f"SetVoterLabel {'on' if voter else 'off'} {pod}"
+        case CountPod(pod, voter):
+            return f"CountPod {'on' if voter else 'off'} {pod}"
         case DeletePod(pod, _, reason) | EvictPod(pod, _, reason):
             return f"{type(action).__name__} {pod} ({reason})"
         case DeleteClaim(claim, _, reason):

@@ -1,13 +1,14 @@
-"""Has the disruption budget counted again where its controller does not notice a change (S22).
+"""Which pods the disruption budget counts, and when Kubernetes has to count again (S22).
 
-Kubernetes counts a budget when a pod of it changes. It does not if the pod leaves the budget, and
-if a second budget selects the same pods it counts only one of the two. A later deletion of the
-second budget starts no count either. What must not live here: what waits for the count.
+Kubernetes counts a budget when its spec or a pod of it changes. If a second budget selects the same
+pods, it counts only one of the two, and a later deletion of the second budget starts no count. What
+must not live here: what waits for the count.
 """
 
 from __future__ import annotations
 
-from kraftquorum_operator.model.observation import Budget, Pod
+from kraftquorum_operator import names
+from kraftquorum_operator.model.observation import Budget, Observation, Pod
 from kraftquorum_operator.plan.actions import RecountBudget
 from kraftquorum_operator.plan.case import Case
 
@@ -15,15 +16,32 @@ SETTLED_MS = 5_000
 """A pod that is not ready for longer was counted as such, unless its change was missed."""
 
 
+def pods_of_voters(observation: Observation) -> tuple[str, ...] | None:
+    """Names of the pods that a new budget counts: those of the committed voters; None: not known.
+
+    A pod that does not answer may be a voter's. Not that of another or a blank replica.
+    """
+    quorum = observation.quorum
+    if quorum is None or not quorum.confirmed or not quorum.record_committed:
+        return None
+    ordinals = {
+        replica.node_id
+        for replica in quorum.committed
+        if (node := observation.node(replica.node_id)) is None
+        or (node.replica == replica and not node.blank)
+    }
+    return tuple(names.pod(observation.name, ordinal) for ordinal in sorted(ordinals))
+
+
 def budget_count(case: Case) -> RecountBudget | None:
     """Have the budget counted if it would allow an eviction too many."""
     budget = case.observation.budget
     if budget is None or budget.counted is None:
         return None
-    if budget.counted > case.observation.labelled:
-        return _recount(budget, [pod for pod in case.observation.pods if not pod.voter_label])
+    if budget.counted > case.observation.counted:
+        return _recount(budget, [pod for pod in case.observation.pods if not pod.counted])
     away = [pod for pod in _voters(case) if (pod.unready_ms or 0) > SETTLED_MS]
-    if away and (budget.healthy or 0) > case.observation.labelled - len(away):
+    if away and (budget.healthy or 0) > case.observation.counted - len(away):
         return _recount(budget, away)
     return None
 
@@ -37,7 +55,7 @@ def missed_count(case: Case) -> RecountBudget | None:
     if budget is None or budget.counted is None:
         return None
     ready = [pod for pod in _voters(case) if pod.ready and not pod.terminating]
-    if budget.counted >= case.observation.labelled and (
+    if budget.counted >= case.observation.counted and (
         budget.healthy is None or budget.healthy >= len(ready)
     ):
         return None
@@ -45,7 +63,7 @@ def missed_count(case: Case) -> RecountBudget | None:
 
 
 def _voters(case: Case) -> list[Pod]:
-    return [pod for pod in case.observation.pods if pod.voter_label]
+    return [pod for pod in case.observation.pods if pod.counted]
 
 
 def _recount(budget: Budget, pods: list[Pod]) -> RecountBudget | None:

@@ -16,6 +16,7 @@ from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.plan.budget import pods_of_voters
 from kraftquorum_operator.plan.issued import unwanted_certificates, wanted_certificates
 from kraftquorum_operator.plan.tls_level import next_level
 from kraftquorum_operator.resources.access_file import access_bodies
@@ -89,18 +90,27 @@ def compare(
     )
     live_by_ref = {ObjectRef.of(body): body for body in live}
     statefulset = live_by_ref.get(ObjectRef("StatefulSet", owner.name))
+    counted = _counted_pods(facts)
     bodies = {
         **{ObjectRef.of(body): stamped(body) for body in permissions},
         **{ObjectRef.of(body): stamped(body) for body in wanted_certificates(owner, spec, facts)},
-        **build(owner, spec, _voters_in_force(facts), config, statefulset, installation),
+        **build(
+            owner,
+            spec,
+            _voters_in_force(facts),
+            config,
+            statefulset,
+            installation,
+            counted=counted or (),
+        ),
     }
     again = (
         ObjectRef("Certificate", names.issued(owner.name, name)) for name in to_issue_again(facts)
     )
     kept = set(dict(facts.refused))
     budget = ObjectRef("PodDisruptionBudget", owner.name)
-    if facts.quorum is None and budget in live_by_ref:
-        # Without a leader the number of voters is a guess: the budget stays as it is (S22).
+    if (facts.quorum is None or counted is None) and budget in live_by_ref:
+        # Without a leader the voters are a guess: the budget stays as it is (S22).
         kept.add(budget)
     return Desired(
         bodies,
@@ -172,6 +182,16 @@ def _left_over(
         certificate = ObjectRef("Certificate", ref.name)
         if ref.name in unwanted and (ref.kind == "Certificate" or certificate not in live_by_ref):
             yield ref
+
+
+def _counted_pods(facts: Observation) -> tuple[str, ...] | None:
+    """The pods that the disruption budget counts; `voters_counted` changes them. None: not known.
+
+    A budget that is missing, or does not select pods by their names, counts all voters at once.
+    """
+    if facts.budget is not None and facts.budget.pods is not None:
+        return facts.budget.pods
+    return pods_of_voters(facts)
 
 
 def _voters_in_force(facts: Observation) -> int:

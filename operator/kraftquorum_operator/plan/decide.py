@@ -32,7 +32,7 @@ from kraftquorum_operator.plan.scaling import (
     claim_records,
     grow,
     shrink,
-    voter_labels,
+    voters_counted,
 )
 from kraftquorum_operator.plan.stuck_pods import recreate_stuck_pod
 
@@ -44,7 +44,14 @@ PREPARATION: tuple[Step, ...] = (create, raise_replicas, send_latch, recreate_st
 UNCERTIFIED: tuple[Step, ...] = (raise_replicas, recreate_stuck_pod, certificates)
 """Without a leader: what brings pods back does not wait for Secrets that cannot be written."""
 
-REPAIR: tuple[Step, ...] = (voter_labels, budget_count, claim_owners, claim_records, repair, retire)
+REPAIR: tuple[Step, ...] = (
+    voters_counted,
+    budget_count,
+    claim_owners,
+    claim_records,
+    repair,
+    retire,
+)
 """Steps that keep a formed quorum healthy."""
 
 OPERATION: tuple[Step, ...] = (shrink, grow, roll, await_tls, retire_waits)

@@ -47,8 +47,8 @@ from kraftquorum_operator.plan.object_guards import (
     eviction_accepted,
     fresh_claim_uid,
     pod_gone_before_next_step,
+    pod_uncounted_before_removal,
     replicas_never_below_highest_voter,
-    voter_label_off_before_removal,
 )
 
 __all__ = [
@@ -76,9 +76,9 @@ __all__ = [
     "never_rebootstrap",
     "no_earlier_claims",
     "pod_gone_before_next_step",
+    "pod_uncounted_before_removal",
     "replicas_never_below_highest_voter",
     "tls_level_reached",
-    "voter_label_off_before_removal",
 ]
 
 KUBERNETES_MIN = (1, 29)

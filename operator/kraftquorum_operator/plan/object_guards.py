@@ -1,7 +1,8 @@
-"""The guards of Kubernetes objects: labels, budgets, evictions, claims, templates."""
+"""The guards of Kubernetes objects: budgets, evictions, claims, templates."""
 
 from __future__ import annotations
 
+from kraftquorum_operator import names
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guard import guard
 
@@ -17,29 +18,30 @@ def replicas_never_below_highest_voter(case: Case) -> str | None:
 
 
 @guard()
-def voter_label_off_before_removal(case: Case) -> str | None:
+def pod_uncounted_before_removal(case: Case) -> str | None:
     """A pod leaves the disruption budget before its replica leaves the voter set."""
     # S22.
-    pod = case.observation.pod(case.ordinal)
-    if pod is None or not pod.voter_label:
+    pod, budget = case.observation.pod(case.ordinal), case.observation.budget
+    name = names.pod(case.observation.name, case.ordinal)
+    if not (pod.counted if pod is not None else budget is not None and budget.selects(name)):
         return None
-    return f"pod {pod.name} still has the voter label"
+    return f"pod {name} is still in the disruption budget"
 
 
 @guard()
 def budget_counts_voters(case: Case) -> str | None:
-    """The disruption budget has counted the pods that have the voter label now.
+    """Kubernetes has counted the pods that the disruption budget selects now.
 
-    Asked before the operator removes a voter. Kubernetes counts again when a pod of the budget
-    changes, but not when a pod leaves it, and would allow one eviction too many meanwhile. So the
-    operator touches the budget and waits for the count.
+    Asked before the operator removes a voter, whose pod has just left the budget. If Kubernetes
+    misses a pod, as after a second budget over the same pods, the operator touches the budget and
+    waits for the count.
     """
     # S22.
-    budget, labelled = case.observation.budget, case.observation.labelled
-    if budget is None or budget.counted == labelled:
+    budget, selected = case.observation.budget, case.observation.counted
+    if budget is None or budget.counted == selected:
         return None
     counts = "has not counted since it changed" if budget.counted is None else "is not up to date"
-    return f"the disruption budget {counts}: {labelled} pods have the voter label"
+    return f"the disruption budget {counts}: it selects {selected} pods"
 
 
 @guard()
@@ -55,7 +57,7 @@ def budget_allows_eviction(case: Case) -> str | None:
     """
     # S22.
     pod, budget = case.observation.pod(case.ordinal), case.observation.budget
-    if pod is None or not pod.voter_label or budget is None:
+    if pod is None or not pod.counted or budget is None:
         return None
     if budget.allowed is None:
         return f"pod {pod.name}: the disruption budget has not counted since it changed"

@@ -6,17 +6,19 @@ What must not live here: repair of a wanted voter (`replacement.py`).
 
 from __future__ import annotations
 
+from kraftquorum_operator import names
 from kraftquorum_operator.judge.copies import unrecorded
+from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import Progress, ReplicaId
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
     Action,
+    CountPod,
     DeleteClaim,
     RecordClaims,
     RemoveVoter,
     SetClaimOwner,
     SetReplicas,
-    SetVoterLabel,
     Wait,
 )
 from kraftquorum_operator.plan.budget import missed_count
@@ -24,28 +26,36 @@ from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, first_block
 from kraftquorum_operator.plan.replacement import admit, move_leadership
 
 
-def voter_labels(case: Case) -> Action | None:
-    """Keep the voter label true to the committed voters (S22).
+def voters_counted(case: Case) -> Action | None:
+    """Have the disruption budget count the pods of the committed voters and no other (S22).
 
-    It is set once AddVoter is committed. It is taken off here only from a pod whose replica is
-    no voter; a pod that is to be removed loses it in `shrink`. A silent pod may be a voter's as
-    long as there is a voter of its node id.
+    A pod is counted once AddVoter is committed. Here the operator takes out only a pod whose
+    replica is no voter; `shrink` takes out a pod that is to be removed. A silent or missing pod may
+    be a voter's as long as there is a voter of its node id.
     """
-    quorum = case.observation.quorum
+    quorum, budget = case.observation.quorum, case.observation.budget
     if quorum is None or not quorum.confirmed or not quorum.record_committed:
         return None
+    if ObjectRef("PodDisruptionBudget", case.observation.name) in dict(case.observation.refused):
+        return None  # no repair waits for it
+    version = budget.version if budget is not None else None
     ids = {replica.node_id for replica in (*quorum.replicas, *quorum.committed)}
     for pod in case.observation.pods:
         if pod.terminating:
             continue
         node = case.observation.node(pod.ordinal)
         voter = node is not None and node.replica in quorum.committed and not node.blank
-        if voter and not pod.voter_label and pod.ordinal < case.spec.voters:
-            return SetVoterLabel(pod.name, pod.uid, voter=True)
+        listed = budget is not None and budget.pods is not None
+        if listed and voter and not pod.counted and pod.ordinal < case.spec.voters:
+            return CountPod(pod.name, voter=True, version=version)
         known = node is not None or pod.ordinal not in ids
-        if known and not voter and pod.voter_label:
-            return SetVoterLabel(pod.name, pod.uid, voter=False)
-    return None
+        if known and not voter and pod.counted:
+            return CountPod(pod.name, voter=False, version=version)
+    kept = {pod.name for pod in case.observation.pods}
+    kept |= {names.pod(case.observation.name, ordinal) for ordinal in ids}
+    selected = budget.pods or () if budget is not None else ()
+    left = [name for name in selected if name not in kept]
+    return CountPod(left[0], voter=False, version=version) if left else None
 
 
 def claim_owners(case: Case) -> Action | None:
@@ -118,16 +128,17 @@ def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
     uncounted = first_block(subject, guards.budget_counts_voters)
     if uncounted is not None:
         uncounted = missed_count(subject) or uncounted
-    return _label_off(case, subject, old) or uncounted or RemoveVoter(old, quorum.record)
+    return _uncount(case, subject, old) or uncounted or RemoveVoter(old, quorum.record)
 
 
-def _label_off(case: Case, subject: Case, old: ReplicaId) -> Action | None:
-    pod, node = case.observation.pod(subject.ordinal), case.observation.node(subject.ordinal)
-    if pod is None or (node is not None and node.replica != old):
+def _uncount(case: Case, subject: Case, old: ReplicaId) -> Action | None:
+    node, budget = case.observation.node(subject.ordinal), case.observation.budget
+    if node is not None and node.replica != old:
         return None
-    if guards.voter_label_off_before_removal(subject) is None:
+    if guards.pod_uncounted_before_removal(subject) is None:
         return None
-    return SetVoterLabel(pod.name, pod.uid, voter=False)
+    name = names.pod(case.observation.name, subject.ordinal)
+    return CountPod(name, voter=False, version=budget.version if budget else None)
 
 
 def _lower_replicas(case: Case) -> Action | Wait | None:
@@ -148,7 +159,7 @@ def _lower_replicas(case: Case) -> Action | Wait | None:
         guards.replicas_never_below_highest_voter,
         guards.confirmed_voters_required,
         guards.one_voter_change_at_a_time,
-        guards.voter_label_off_before_removal,
+        guards.pod_uncounted_before_removal,
     )
     return wait or SetReplicas(statefulset.uid, statefulset.resource_version, fewer)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
@@ -22,6 +24,7 @@ def build(
     config: NodeConfig,
     live: Body | None = None,
     installation: Installation = INSTALLATION,
+    counted: Collection[str] = (),
 ) -> dict[ObjectRef, Body]:
     """Every object that goes with the resource, by its reference.
 
@@ -36,11 +39,12 @@ def build(
         config: the settings of its nodes, from `node_config`.
         live: the live StatefulSet; None: there is none.
         installation: of the operator.
+        counted: names of the pods that the disruption budget counts.
     """
     bodies = [
         headless_service(owner),
         client_service(owner),
-        disruption_budget(owner, voters, spec.voters),
+        disruption_budget(owner, voters, spec.voters, counted),
     ]
     if has_network_policy(spec.network_policy, config.defaults):
         bodies.append(network_policy(owner, spec, installation))

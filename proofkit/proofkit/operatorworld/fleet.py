@@ -135,7 +135,8 @@ class Member:
         objects: dict[tuple[str, str], Body] = {}
         named = spec.image is not None
         config = replace(node_config(spec, names.DEFAULTS), image_named=named)
-        for body in build(owner, spec, VOTERS, config).values():
+        counted = [names.pod(self.name, ordinal) for ordinal in range(VOTERS)]
+        for body in build(owner, spec, VOTERS, config, counted=counted).values():
             body["metadata"] |= {"uid": f"{body['kind']}-{self.name}", "resourceVersion": "1"}
             objects[body["kind"], body["metadata"]["name"]] = body
         statefulset = objects["StatefulSet", self.name]
@@ -168,7 +169,7 @@ class Member:
         return objects
 
     def _pod(self, ordinal: int) -> Body:
-        labels = {names.LABEL_VOTER: "true", "controller-revision-hash": "r1"}
+        labels = {"controller-revision-hash": "r1"}
         return {
             "kind": "Pod",
             "metadata": {

@@ -43,7 +43,7 @@ def pod(ordinal: int, *, voter: bool = True) -> Pod:
         uid=f"pod-{ordinal}",
         ordinal=ordinal,
         address=f"10.0.0.{ordinal}",
-        voter_label=voter,
+        counted=voter,
         revision="r1",
         age_ms=60_000,
     )

@@ -32,7 +32,6 @@ class Runner:
 
     uid: str
     starts_in: int = START_TICKS
-    label: bool = False
     exit_code: int | None = None
     restarts: int = 0
     terminating: bool = False
@@ -42,7 +41,7 @@ class Runner:
     revision: int = 1
     """Of the template that it was made of."""
     version: int = 1
-    """Another one once its labels changed, or it started or ended."""
+    """Another one once it started or ended."""
 
     @property
     def runs(self) -> bool:

@@ -60,8 +60,12 @@ class Truth:
     """Of the StatefulSet's template."""
     bad_revisions: set[int] = field(default_factory=set[int])
     """Templates whose image cannot be pulled."""
+    budget_pods: set[int] = field(default_factory=set[int])
+    """Ordinals of the pods that the disruption budget selects."""
+    budget_version: int = 1
+    """Another one once it selects other pods or was counted."""
     budget_counted: int = 0
-    """How many labelled pods the budget's controller has counted last."""
+    """How many pods the budget's controller has counted last."""
     budget_lacks: int = 0
     """How many healthy pods its controller missed when it counted another budget instead."""
     budget_mark: str | None = None
@@ -116,8 +120,8 @@ class Truth:
     def _control(self) -> None:
         """The kubelet, pvc-protection and the StatefulSet controller."""
         for ordinal in [n for n, runner in self.runners.items() if runner.terminating]:
-            gone = self.runners.pop(ordinal)
-            if gone.label:
+            del self.runners[ordinal]
+            if ordinal in self.budget_pods:
                 self.count_budget()
         for ordinal, disk in list(self.disks.items()):
             if disk.terminating and ordinal not in self.runners:
@@ -134,14 +138,21 @@ class Truth:
                 continue
             if ordinal not in self.runners:
                 self.runners[ordinal] = Runner(self._uid("pod"), revision=self.revision)
+                if ordinal in self.budget_pods:
+                    self.count_budget()
 
-    def _labelled(self) -> int:
-        return sum(runner.label for runner in self.runners.values())
+    def _selected(self) -> int:
+        return sum(ordinal in self.budget_pods for ordinal in self.runners)
+
+    def is_ready(self, ordinal: int) -> bool:
+        """Whether the pod's probe passes: that of a blank node does not."""
+        runner, disk = self.runners[ordinal], self.disks.get(ordinal)
+        return runner.runs and disk is not None and disk.cluster_id is not None
 
     @property
     def budget_healthy(self) -> int:
         """How many healthy pods the disruption budget counts now."""
-        healthy = sum(runner.label and runner.runs for runner in self.runners.values())
+        healthy = sum(n in self.budget_pods and self.is_ready(n) for n in self.runners)
         return max(0, healthy - self.budget_lacks)
 
     @property
@@ -151,12 +162,13 @@ class Truth:
 
     def may_evict(self, ordinal: int) -> bool:
         """Whether the API server grants the eviction of a pod: always, if no budget counts it."""
-        runner = self.runners.get(ordinal)
-        return runner is not None and (not runner.label or self.evictions_allowed > 0)
+        counted = ordinal in self.budget_pods
+        return ordinal in self.runners and (not counted or self.evictions_allowed > 0)
 
     def count_budget(self) -> None:
-        """The disruption controller; it does not notice a pod that leaves the selector."""
-        self.budget_counted, self.budget_lacks = self._labelled(), 0
+        """The disruption controller, after a change of the budget or of a pod that it selects."""
+        self.budget_counted, self.budget_lacks = self._selected(), 0
+        self.budget_version += 1
 
     def _run(self, ordinal: int, runner: Runner) -> None:
         runner.unready_ticks = 0 if runner.runs else runner.unready_ticks + 1

@@ -32,8 +32,7 @@ def delete_statefulset(world: World, *, orphan: bool) -> None:
 
 def force_delete_pod(world: World, ordinal: int) -> None:
     """`kubectl delete pod --force --grace-period=0`: its kubelet kills the process at once."""
-    gone = world.runners.pop(ordinal, None)
-    if gone is not None and gone.label:
+    if world.runners.pop(ordinal, None) is not None and ordinal in world.budget_pods:
         world.count_budget()
 
 
@@ -46,7 +45,7 @@ def evict(world: World, ordinal: int) -> None:
 def miscount(world: World, ordinal: int) -> None:
     """A second budget over the same pods: the controller counted that one when a pod came up."""
     runner = world.runners.get(ordinal)
-    if runner is not None and runner.label and runner.runs:
+    if runner is not None and ordinal in world.budget_pods and world.is_ready(ordinal):
         runner.version += 1
         world.budget_lacks = 1
 
@@ -69,10 +68,7 @@ def unlabel_claim(world: World, ordinal: int) -> None:
         disk.owner_uid = ""
 
 
-def mislabel(world: World, ordinal: int) -> None:
-    """Put the voter label on a pod or take it off."""
-    runner = world.runners.get(ordinal)
-    if runner is not None:
-        runner.label, runner.version = not runner.label, runner.version + 1
-        if runner.label:
-            world.count_budget()
+def edit_budget(world: World, ordinal: int) -> None:
+    """`kubectl edit pdb`: put a pod into the budget or take it out."""
+    world.budget_pods ^= {ordinal}
+    world.count_budget()

@@ -69,6 +69,8 @@ class World(Truth):
                 self.budget_mark,
                 self.evictions_allowed,
                 self.budget_healthy,
+                tuple(f"demo-{n}" for n in sorted(self.budget_pods)),
+                str(self.budget_version),
             ),
             remembered_cluster_id=self.remembered_cluster_id,
         )
@@ -80,10 +82,10 @@ class World(Truth):
             uid=runner.uid,
             ordinal=ordinal,
             phase="Running" if runner.runs else "Pending",
-            ready=runner.runs,
+            ready=self.is_ready(ordinal),
             terminating=runner.terminating,
             address=f"10.0.0.{ordinal}",
-            voter_label=runner.label,
+            counted=ordinal in self.budget_pods,
             revision=str(runner.revision),
             running=runner.runs,
             version=f"{runner.uid}.{runner.version}",
@@ -199,13 +201,11 @@ class World(Truth):
                 if self.leader == leader and self.is_fresh(preferred):
                     self.leader, self.epoch = preferred, self.epoch + 1
                     self._append(preferred, 1)
-            case actions.SetVoterLabel(pod, uid, label):
-                runner = self.runners.get(_ordinal(pod))
-                if runner is not None and runner.uid == uid:
-                    runner.label = label
-                    runner.version += 1
-                    if label:
-                        self.count_budget()
+            case actions.CountPod(pod, voter, version):
+                if version == str(self.budget_version):
+                    change = self.budget_pods.add if voter else self.budget_pods.discard
+                    change(_ordinal(pod))
+                    self.count_budget()
             case actions.RecountBudget(_, mark):
                 if mark != self.budget_mark:
                     self.budget_mark = mark
@@ -283,7 +283,7 @@ class World(Truth):
             self._change([*self.voters, action.replica])
             self.replaces = action.replaces
             return
-        assert stale or self.budget_counted <= self._labelled(), "S22: a stale budget"
+        assert stale or self.budget_counted <= self._selected(), "S22: a stale budget"
         survivors = [voter for voter in self.voters if voter != action.replica]
         fresh = sum(
             1 for voter in survivors if self.is_fresh(voter) and voter not in self.distrusted
@@ -298,7 +298,8 @@ class World(Truth):
                 return
             if action.version not in {None, f"{runner.uid}.{runner.version}"}:
                 return  # conflict: it has started, or ended, since
-            assert action.version is None or not runner.runs, "a pod that runs"
+            ready = self.is_ready(_ordinal(action.pod))
+            assert action.version is None or not ready, "a pod that is ready"
             self._check_loss(_ordinal(action.pod), stale=stale)
             self._check_roll(_ordinal(action.pod), runner, stale=stale)
             runner.terminating = True

@@ -17,7 +17,7 @@ from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.observe.read import Observed
-from kraftquorum_operator.plan.actions import ApplyObjects, JoinNode, Wait
+from kraftquorum_operator.plan.actions import ApplyObjects, CountPod, JoinNode, Wait
 from kraftquorum_operator.plan.compare import Desired
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.report.events import EventLog
@@ -107,6 +107,23 @@ async def looks(
     )
     found = [await reconciler.reconcile("test", "demo", UID) for _ in range(count)]
     return found, kube.statuses
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.reconcile:Reconciler._reconcile",
+    "memory.refusals.counting_failed(decision, failure, generation, now_ms)",
+    "pass",
+)
+async def test_a_repair_does_not_wait_for_a_budget_that_takes_no_other_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An admission webhook that refuses the budget would keep every lost disk as it is."""
+    error = RefusedError(403, "Forbidden", "PATCH: 403 a webhook denies it")
+    observation = with_node(healthy(), node(2, "b", blank=True))
+    found, _ = await looks(monkeypatch, observation, error, 3)
+    assert found[0].decision == CountPod("demo-2", voter=False)
+    assert "403 a webhook denies it" in found[0].events[-1].message
+    assert [type(outcome.decision) for outcome in found[1:]] == [JoinNode, JoinNode]
 
 
 async def test_an_object_that_is_refused_is_told_and_not_tried_at_every_look(

@@ -151,10 +151,10 @@ def test_the_budget_s_count_counts_only_once_the_controller_has_seen_the_spec() 
             "currentHealthy": 2,
         },
     }
-    assert read_budget(body) == Budget("u", None, "x")
+    assert read_budget(body, "demo") == Budget("u", None, "x")
     body["status"]["observedGeneration"] = 2
-    assert read_budget(body) == Budget("u", 3, "x", allowed=1, healthy=2)
-    assert read_budget(None) is None
+    assert read_budget(body, "demo") == Budget("u", 3, "x", allowed=1, healthy=2)
+    assert read_budget(None, "demo") is None
 
 
 def test_a_container_that_waits_does_not_run() -> None:

@@ -232,10 +232,12 @@ def test_a_blank_node_that_is_a_voter_joins_and_is_no_voter_to_the_budget_until_
     observation = listed_and_blank()
     assert replica(2) in observation.quorum.committed
     assert decided(observation) == act.JoinNode(replica(2), CLUSTER)
-    labelled = with_pod(observation, pod(2, voter=True))
-    assert decided(labelled) == act.SetVoterLabel("demo-2", "pod-2", voter=False)
+    counted = with_pod(observation, pod(2, voter=True))
+    assert decided(counted) == act.CountPod("demo-2", voter=False)
     joined = with_quorum(with_node(observation, node(2)), voters=healthy().quorum.voters)
-    assert decided(joined) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
+    budget = Budget("pdb", counted=2, pods=("demo-0", "demo-1"), version="7")
+    decision = decided(replace(joined, budget=budget))
+    assert decision == act.CountPod("demo-2", voter=True, version="7")
 
 
 def test_a_blank_node_that_is_a_voter_joins_a_confirmed_quorum_only() -> None:
@@ -271,14 +273,13 @@ def test_an_observer_above_the_leaders_epoch_is_asked_to_be_added(epoch, asked: 
         assert blocked_by(observation, spec(voters=4)) == "new_replica_caught_up"
 
 
-def test_a_committed_voter_gets_its_label_and_no_other() -> None:
-    observation = with_pod(healthy(), pod(2, voter=False))
-    assert decided(observation) == act.SetVoterLabel("demo-2", "pod-2", voter=True)
-    assert not isinstance(
-        decided(with_quorum(observation, record_committed=False)), act.SetVoterLabel
-    )
+def test_a_committed_voter_is_counted_and_no_other() -> None:
+    budget = Budget("pdb", counted=2, pods=("demo-0", "demo-1"), version="7")
+    observation = replace(with_pod(healthy(), pod(2, voter=False)), budget=budget)
+    assert decided(observation) == act.CountPod("demo-2", voter=True, version="7")
+    assert not isinstance(decided(with_quorum(observation, record_committed=False)), act.CountPod)
     observer = with_pod(healthy(3, replicas=4), pod(3, voter=True))
-    assert decided(observer) == act.SetVoterLabel("demo-3", "pod-3", voter=False)
+    assert decided(observer) == act.CountPod("demo-3", voter=False)
 
 
 def test_foreign_data_never_joins() -> None:
@@ -289,9 +290,9 @@ def test_foreign_data_never_joins() -> None:
 # --- shrinking -----------------------------------------------------------------------------------
 
 
-def test_shrinking_goes_label_off_remove_then_pod() -> None:
+def test_shrinking_goes_out_of_the_budget_then_remove_then_pod() -> None:
     observation = healthy(5)
-    assert decided(observation) == act.SetVoterLabel("demo-4", "pod-4", voter=False)
+    assert decided(observation) == act.CountPod("demo-4", voter=False)
     observation = with_pod(observation, pod(4, voter=False))
     assert decided(observation) == act.RemoveVoter(replica(4), RECORD)
     removed = healthy(3, replicas=5)
@@ -404,16 +405,16 @@ def test_storage_is_lost_once_no_claim_can_know_better() -> None:
     "wait = first_block(",
 )
 def test_a_lost_disk_is_replaced_join_probe_add() -> None:
-    unlabelled = pod(2, voter=False)
-    assert decided(replaced(blank=True)) == act.SetVoterLabel("demo-2", "pod-2", voter=False)
-    joining = with_pod(replaced(blank=True), unlabelled)
+    uncounted = pod(2, voter=False)
+    assert decided(replaced(blank=True)) == act.CountPod("demo-2", voter=False)
+    joining = with_pod(replaced(blank=True), uncounted)
     assert decided(joining) == act.JoinNode(replica(2, "b"), CLUSTER)
-    assert blocked_by(with_pod(replaced(), unlabelled)) == "new_replica_caught_up"
+    assert blocked_by(with_pod(replaced(), uncounted)) == "new_replica_caught_up"
     young = with_node(caught_up(), node(2, "b", incarnation=1))
-    decision = decided(with_pod(young, unlabelled))
+    decision = decided(with_pod(young, uncounted))
     assert isinstance(decision, act.EvictPod)
     assert "probe" in decision.reason
-    ready = with_pod(caught_up(), unlabelled)
+    ready = with_pod(caught_up(), uncounted)
     assert decided(ready) == act.RecordClaims("sts-1", (("data-demo-2", 2, record(2, "b")),))
     assert decided(recorded(ready, 2, "b")) == act.AddVoter(
         replica(2, "b"), "demo-2.peers:9093", RECORD, replaces=replica(2)

@@ -211,7 +211,7 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         ),
         spec(),
     ),
-    "voter_label_off_before_removal": (observer(voter_label=True, terminating=True), spec()),
+    "pod_uncounted_before_removal": (observer(counted=True, terminating=True), spec()),
     "budget_counts_voters": (LEAVING, spec(voters=3)),
     "pod_gone_before_next_step": (lowered(), spec()),
     "all_voters_caught_up": (

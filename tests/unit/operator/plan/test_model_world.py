@@ -48,7 +48,7 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
 
 
 ROLLING = ("crash", "scale", "retemplate", "miscount", "freeze", "thaw", "look_again")
-GENTLE = ("crash", "delete_pod", "mislabel", "miscount", "scale", "freeze", "thaw", "look_again")
+GENTLE = ("crash", "delete_pod", "edit_budget", "miscount", "scale", "freeze", "thaw", "look_again")
 HANDS = (
     "scale_statefulset",
     "delete_statefulset",
@@ -109,7 +109,7 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             pass
         case "retemplate":
             world.retemplate()
-        case kind if kind in {*HANDS, "mislabel", "miscount"}:
+        case kind if kind in {*HANDS, "edit_budget", "miscount"}:
             meddle(world, fault)
         case _:
             getattr(world, fault.kind)(fault.ordinal)
@@ -157,8 +157,7 @@ def settle(world: World) -> None:
     assert len(world.voters) == world.spec.voters
     assert all(world.is_fresh(voter) for voter in world.voters)
     assert len(world.clusters) == 1
-    labelled = {n for n, runner in world.runners.items() if runner.label}
-    assert labelled == {v.node_id for v in world.voters}
+    assert world.budget_pods == {v.node_id for v in world.voters}
     assert world.replicas == world.spec.voters
     assert {runner.revision for runner in world.runners.values()} == {world.revision}
 

@@ -14,8 +14,11 @@ from kraftquorum_operator.model.latch import read_latch
 from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.observation import LatchVoter, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.observe.kube import read_budget
 from kraftquorum_operator.resources.build import build
+from kraftquorum_operator.resources.disruption import disruption_budget, with_pods
 from kraftquorum_operator.resources.latch import latch
+from kraftquorum_operator.resources.metadata import stamped
 from kraftquorum_operator.resources.node_config import fetch_max_wait_ms, node_config
 from raftnode.cli import make_app
 from raftnode.commands.connection import DEFAULT_SERVER
@@ -50,11 +53,6 @@ def test_claims_carry_the_uid_of_their_resource() -> None:
     template = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["volumeClaimTemplates"][0]
     assert template["metadata"]["labels"][names.LABEL_OWNER_UID] == "uid-1"
     assert "ownerReferences" not in template["metadata"]
-
-
-def test_pods_are_made_without_the_voter_label() -> None:
-    template = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]
-    assert names.LABEL_VOTER not in template["metadata"]["labels"]
 
 
 def test_pods_find_each_other_before_they_are_ready() -> None:
@@ -103,7 +101,25 @@ def test_the_disruption_budget_keeps_a_majority_of_the_larger_set(
 ) -> None:
     spec = bodies(voters, voters=target)[ObjectRef("PodDisruptionBudget", "demo")]["spec"]
     assert spec["minAvailable"] == least
-    assert spec["selector"]["matchLabels"][names.LABEL_VOTER] == "true"
+
+
+def test_the_disruption_budget_counts_pods_by_name_and_before_formation_none() -> None:
+    """A label on a pod would go with it, if Kubernetes recreates the pod without the operator."""
+    bare = disruption_budget(OWNER, 3, 3)
+    assert bare["spec"]["selector"]["matchExpressions"] == [
+        {"key": "statefulset.kubernetes.io/pod-name", "operator": "DoesNotExist"}
+    ]
+    listed = with_pods(stamped(bare), {"demo-10", "demo-2"})
+    assert listed["spec"]["selector"]["matchExpressions"] == [
+        {
+            "key": "statefulset.kubernetes.io/pod-name",
+            "operator": "In",
+            "values": ["demo-2", "demo-10"],
+        }
+    ]
+    # As `build` writes it, so that the next comparison finds no difference.
+    assert listed == stamped(disruption_budget(OWNER, 3, 3, ["demo-10", "demo-2"]))
+    assert read_budget(listed | {"metadata": {"uid": "u"}}, "demo").pods == ("demo-2", "demo-10")
 
 
 def test_an_unchanged_spec_gives_the_same_digest_and_another_one_another() -> None:

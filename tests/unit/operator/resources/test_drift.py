@@ -81,7 +81,7 @@ def tools(kube: FakeKube) -> Tools:
     [
         (BUDGET, {"maxUnavailable": 3, "minAvailable": None}),
         (BUDGET, {"minAvailable": 0}),
-        (BUDGET, {"selector": {"matchLabels": {"kraftquorum.io/voter": "no"}}}),
+        (BUDGET, {"selector": {"matchLabels": {"app.kubernetes.io/instance": "other"}}}),
         (
             SET,
             {

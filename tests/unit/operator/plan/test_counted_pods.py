@@ -1,4 +1,4 @@
-"""The voter label is on the pods of committed voters and on no other (S22)."""
+"""The disruption budget counts the pods of committed voters and no other (S22)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 
 from kraftquorum_operator.model.observation import Budget, Observation
 from kraftquorum_operator.plan.actions import (
+    CountPod,
     Decision,
     Done,
     RecountBudget,
     RemoveVoter,
     SetReplicas,
-    SetVoterLabel,
     Wait,
 )
 from proofkit.operatorworld.decision import decide
@@ -31,7 +31,7 @@ from proofkit.operatorworld.observations import (
 
 pytestmark = pytest.mark.rule("S22")
 
-OFF_3 = SetVoterLabel("demo-3", "pod-3", voter=False)
+OFF_3 = CountPod("demo-3", voter=False)
 
 
 def decided(observation: Observation, voters: int = 3) -> Decision:
@@ -39,18 +39,18 @@ def decided(observation: Observation, voters: int = 3) -> Decision:
 
 
 def silent_fourth(*, voters: int = 3) -> Observation:
-    """Pod 3 has the label and does not answer."""
+    """Pod 3 is counted and does not answer."""
     observation = without_node(healthy(voters, replicas=4), 3)
     return with_pod(observation, replace(pod(3), ready=False))
 
 
 @pytest.mark.rule("S22")
 @pytest.mark.without(
-    "kraftquorum_operator.plan.scaling:voter_labels",
-    "if known and not voter and pod.voter_label:",
+    "kraftquorum_operator.plan.scaling:voters_counted",
+    "if known and not voter and pod.counted:",
     "if False:",
 )
-def test_a_silent_pod_whose_id_is_no_voter_loses_the_label_and_then_its_place() -> None:
+def test_a_silent_pod_whose_id_is_no_voter_leaves_the_budget_and_then_goes() -> None:
     observation = silent_fourth()
     assert decided(observation) == decided(observation, 4) == OFF_3
     bare = with_pod(observation, replace(pod(3, voter=False), ready=False))
@@ -61,16 +61,16 @@ def test_a_silent_pod_whose_id_is_no_voter_loses_the_label_and_then_its_place() 
 
 @pytest.mark.rule("S22")
 @pytest.mark.without(
-    "kraftquorum_operator.plan.scaling:voter_labels",
+    "kraftquorum_operator.plan.scaling:voters_counted",
     "node is not None or pod.ordinal not in ids",
     "True",
 )
-def test_a_silent_voter_keeps_it() -> None:
+def test_a_silent_voter_stays_in_the_budget() -> None:
     away = with_quorum(
         silent_fourth(voters=4),
         voters=(voter(0), voter(1), voter(2), voter(3, silent_ms=60_000)),
     )
-    assert not isinstance(decided(away, 4), SetVoterLabel)
+    assert not isinstance(decided(away, 4), CountPod)
     # Nor does it go while the removal, or the addition, may yet be taken back.
     four = tuple(replica(n) for n in range(4))
     for changing in (
@@ -78,12 +78,33 @@ def test_a_silent_voter_keeps_it() -> None:
         with_quorum(silent_fourth(), committed=four),
         with_quorum(silent_fourth(), confirmed=False),
     ):
-        assert not isinstance(decided(changing), SetVoterLabel)
+        assert not isinstance(decided(changing), CountPod)
 
 
 def test_a_pod_that_is_ending_is_left_alone() -> None:
     observation = with_pod(silent_fourth(), replace(pod(3), terminating=True))
-    assert not isinstance(decided(observation), SetVoterLabel)
+    assert not isinstance(decided(observation), CountPod)
+
+
+@pytest.mark.rule("S22")
+@pytest.mark.without(
+    "kraftquorum_operator.plan.scaling:voters_counted", "if left else None", "if False else None"
+)
+def test_a_name_without_a_pod_and_a_voter_leaves_the_budget() -> None:
+    """A pod that gets the name later would be counted before it is a voter's."""
+    budget = Budget("pdb", 3, pods=("demo-0", "demo-1", "demo-2", "demo-7"), version="5")
+    assert decided(replace(healthy(), budget=budget)) == CountPod("demo-7", False, "5")
+    kept = replace(budget, pods=("demo-0", "demo-1", "demo-2"))
+    assert isinstance(decided(replace(healthy(), budget=kept)), Done)
+    # The pod of a voter that is away comes back as what it was.
+    away = replace(healthy(), pods=(pod(0), pod(1)))
+    away = without_node(with_quorum(away, voters=(voter(0), voter(1), voter(2, silent_ms=1))), 2)
+    assert not isinstance(decided(replace(away, budget=kept)), CountPod)
+
+
+def test_a_budget_that_selects_by_something_else_is_written_as_a_whole() -> None:
+    observation = with_pod(healthy(), pod(2, voter=False))
+    assert not isinstance(decided(replace(observation, budget=Budget("pdb"))), CountPod)
 
 
 def leaving(**budget: object) -> Observation:
@@ -95,11 +116,11 @@ def leaving(**budget: object) -> Observation:
 @pytest.mark.rule("S22")
 @pytest.mark.without(
     "kraftquorum_operator.plan.budget:budget_count",
-    "budget.counted > case.observation.labelled",
+    "budget.counted > case.observation.counted",
     "False",
 )
 def test_the_budget_is_counted_anew_before_a_voter_is_removed() -> None:
-    """Kubernetes does not count when a pod leaves it, and would let one too many go."""
+    """One that counts a pod too many would let one too many go."""
     assert decided(leaving()) == RecountBudget("pdb", "demo-3:77")
     # Touched once: then it is waited for, and another departure is another mark.
     waiting = decided(leaving(mark="demo-3:77"))

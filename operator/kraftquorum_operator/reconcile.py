@@ -58,7 +58,7 @@ from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.deletion import deletion_status
 from kraftquorum_operator.report.event_poster import EventPoster
 from kraftquorum_operator.report.events import Event, EventLog
-from kraftquorum_operator.report.status import build_status, is_same, steady
+from kraftquorum_operator.report.status import build_status, is_same, resource_status, steady
 from kraftquorum_operator.report.unobserved import UNOBSERVED_S, unobserved_status
 from kraftquorum_operator.resources.finalizer import finalizer_change
 from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
@@ -485,7 +485,7 @@ class Reconciler:
             last=observed.reported,
         )
         self.statuses.observed(observed.owner, observed.spec.voters, built, time.time())
-        status = built.model_dump(by_alias=True, exclude_none=True, mode="json")
+        status = resource_status(built)
         last = memory.written
         if last is not None and is_same(last, status):
             return

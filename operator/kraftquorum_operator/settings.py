@@ -86,8 +86,8 @@ class Settings(BaseSettings):
     event_interval_s: Annotated[float, Field(ge=0, le=86_400)] = 60.0
     """How often the operator repeats the event of a guard that keeps blocking."""
     status_interval_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
-    """The operator writes new offsets and lags into the status at most this often; it writes all
-    other changes at once."""
+    """The operator writes a new message and, while a quorum has no leader, new offsets of its
+    replicas into the status at most this often. It writes all other changes at once."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/metrics`; 0: none."""
     metrics_host: str = "127.0.0.1"

@@ -88,6 +88,30 @@ def measured(krq, number: signal.Signals) -> dict[str, float]:
     return found
 
 
+def test_clients_that_write_cause_no_write_of_the_status(krq, operators, writing) -> None:
+    """Offsets and ages in it were written every few seconds, for each quorum."""
+    operators.start(reconcile_idle_s=1, status_interval_s=1)
+    calm = {"fetch_timeout_ms": 9000}
+    krq.apply(voters=3, config=calm, replacement={"gracePeriodSeconds": 9})
+    krq.ready(3)
+    writing.start()
+
+    def is_at_rest() -> bool:
+        version, before = krq.get()["metadata"]["resourceVersion"], writing.acknowledged
+        time.sleep(10)
+        return (
+            krq.get()["metadata"]["resourceVersion"] == version
+            and writing.acknowledged > before + 5
+        )
+
+    krq.until("ten seconds of writes without a status", is_at_rest)
+    status = krq.status()
+    assert "highWatermark" not in status
+    assert not {"lag", "lastFetchAgeMs"} & set(status["voters"][0])
+    assert all("logEndOffset" not in node for node in status["nodes"])
+    writing.finish()
+
+
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["stopped", "killed"])
 def test_the_status_follows_the_leader_s_loss_without_waiting_for_the_next_look(
     krq, operators, number: signal.Signals

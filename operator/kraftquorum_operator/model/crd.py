@@ -18,7 +18,7 @@ import yaml
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.model.status import QuorumStatus
+from kraftquorum_operator.model.status import PAGE_ONLY, QuorumStatus
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -94,7 +94,11 @@ def _structural(node: object, definitions: Json) -> object:
     for key, value in source.items():
         if key == "properties":
             properties = cast("Json", value)
-            result[key] = {name: _structural(sub, definitions) for name, sub in properties.items()}
+            result[key] = {
+                name: _structural(sub, definitions)
+                for name, sub in properties.items()
+                if PAGE_ONLY not in cast("Json", sub)
+            }
         elif key == "items":
             result[key] = _structural(value, definitions)
         elif key == "default":

@@ -12,6 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+PAGE_ONLY = "x-kraftquorum-page-only"
+"""Marks a field that moves with every write of a client. Only the status page has it: as a field of
+the resource it would cost a write each few seconds for each quorum."""
+
 
 class StatusModel(BaseModel):
     """Camel case outside, snake case inside."""
@@ -70,9 +74,9 @@ class VoterStatus(VoterName):
     """Whether the record that made it a voter is committed."""
     caught_up: bool
     """Whether it is caught up with the leader."""
-    lag: int
+    lag: Annotated[int | None, Field(json_schema_extra={PAGE_ONLY: True})] = None
     """Records between its log end offset and the leader's."""
-    last_fetch_age_ms: int | None = None
+    last_fetch_age_ms: Annotated[int | None, Field(json_schema_extra={PAGE_ONLY: True})] = None
     """Time since its last fetch; unset: none since the election."""
 
 
@@ -90,11 +94,11 @@ class ReplicaStatus(StatusModel):
     epoch: int | None = None
     """Its epoch."""
     log_end_offset: int | None = None
-    """Its log end offset."""
+    """Its log end offset, while there is no leader."""
     durable_end_offset: int | None = None
-    """The end of what it has fsynced."""
+    """The end of what it has fsynced, while there is no leader."""
     high_watermark: int | None = None
-    """The high watermark that it knows."""
+    """The high watermark that it knows, while there is no leader."""
     ready: bool
     """Whether its pod is ready."""
     detail: str = ""
@@ -173,7 +177,7 @@ class QuorumStatus(StatusModel):
     """The leader that answered; unset: no leader answers."""
     epoch: int | None = None
     """The leader's epoch."""
-    high_watermark: int | None = None
+    high_watermark: Annotated[int | None, Field(json_schema_extra={PAGE_ONLY: True})] = None
     """The leader's high watermark."""
     voters: list[VoterStatus] = Field(default_factory=list[VoterStatus])
     """The voter set in force; empty without a leader, see `lastKnownVoters`."""

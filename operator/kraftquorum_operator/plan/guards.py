@@ -362,7 +362,8 @@ def replica_silent_for_grace_period(case: Case) -> str | None:
         return None
     if voter.silent_since_ms is None:
         return f"the leader still hears from {case.old}"
-    return f"{case.old} has been silent for {case.now_ms - voter.silent_since_ms} ms"
+    grace_s = case.spec.replacement.grace_period_seconds
+    return f"{case.old} has not been silent for {grace_s} s yet"
 
 
 @guard(alarms=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
@@ -31,18 +31,15 @@ Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paus
 OWN_TIME = "leaderSeenAt"
 """Changes with every reconciliation; it is written with other changes only."""
 
-VOLATILE = frozenset(
-    {
-        "lag",
-        "lastFetchAgeMs",
-        "logEndOffset",
-        "durableEndOffset",
-        "highWatermark",
-        "message",
-        OWN_TIME,
-    }
-)
-"""Fields that change all the time; a status that differs only in them is written less often."""
+OFFSETS = frozenset({"logEndOffset", "durableEndOffset", "highWatermark"})
+"""Of each replica. With a leader they move with every write of a client; without one they say whose
+log is the longest."""
+
+MOVING = OFFSETS | {"lag", "lastFetchAgeMs"}
+"""Fields that are not in the resource while there is a leader; the status page has them."""
+
+VOLATILE = OFFSETS | {"message", OWN_TIME}
+"""A status that differs only in these fields is written less often."""
 
 
 def _phase(observation: Observation, decision: Decision) -> Phase:
@@ -215,6 +212,16 @@ def build_status(
     return status.model_copy(update={"timeline": timeline(last, status, stamp.now)})
 
 
+def resource_status(status: QuorumStatus) -> dict[str, Any]:
+    """The status as the operator writes it into the resource.
+
+    With a leader it has no field that moves with the log: a quorum at rest costs no write, however
+    much its clients write.
+    """
+    body = status.model_dump(by_alias=True, exclude_none=True, mode="json")
+    return body if status.leader is None else cast("dict[str, Any]", _without(MOVING, body))
+
+
 def is_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether two statuses are the same, apart from when a leader was seen."""
     old, new = ({k: v for k, v in status.items() if k != OWN_TIME} for status in (before, now))
@@ -223,9 +230,13 @@ def is_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 def steady(status: object) -> object:
     """A status without its volatile fields, to see whether another field changed."""
-    if isinstance(status, dict):
-        items = cast("dict[str, Any]", status).items()
-        return {key: steady(value) for key, value in items if key not in VOLATILE}
-    if isinstance(status, list):
-        return [steady(item) for item in cast("list[Any]", status)]
-    return status
+    return _without(VOLATILE, status)
+
+
+def _without(keys: Collection[str], part: object) -> object:
+    if isinstance(part, dict):
+        items = cast("dict[str, Any]", part).items()
+        return {key: _without(keys, value) for key, value in items if key not in keys}
+    if isinstance(part, list):
+        return [_without(keys, item) for item in cast("list[Any]", part)]
+    return part

@@ -61,7 +61,8 @@ class QuorumView(StatusModel):
     source: Literal["observed", "reported"]
     """Observed by this operator, or read from the resource."""
     status: QuorumStatus | None
-    """As in the resource; unset: no operator has reported yet."""
+    """As in the resource, and with offsets and ages, which an operator on standby does not know;
+    unset: no operator has reported yet."""
 
     @property
     def good(self) -> bool:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
+
+import pytest
 
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.model.status import TIMELINE_MAX
+from kraftquorum_operator.model.crd import schema_of
+from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.status import TIMELINE_MAX, QuorumStatus
 from kraftquorum_operator.plan.actions import Done, JoinNode, Wait
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import Stamp, camel, conditions
 from kraftquorum_operator.report.events import EventLog
-from kraftquorum_operator.report.status import build_status, is_same, steady
+from kraftquorum_operator.report.status import build_status, is_same, resource_status, steady
 from kraftquorum_operator.report.timeline import appended
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
@@ -20,6 +25,7 @@ from proofkit.operatorworld.observations import (
     healthy,
     latch,
     node,
+    quorum,
     replica,
     spec,
     voter,
@@ -105,13 +111,60 @@ def test_the_time_of_a_condition_moves_only_when_it_turns() -> None:
     assert times["QuorumLost"] == STAMP.now
 
 
-def test_offsets_alone_are_no_news() -> None:
-    first = status(healthy()).model_dump(by_alias=True)
-    moved = status(with_quorum(healthy(), high_watermark=500)).model_dump(by_alias=True)
-    led = status(with_quorum(healthy(), epoch=9)).model_dump(by_alias=True)
-    assert first != moved
-    assert steady(first) == steady(moved)
-    assert steady(first) != steady(led)
+def written_on(progress: int) -> Observation:
+    """A quorum at rest whose clients have written so many records more."""
+    observation = with_quorum(
+        healthy(),
+        high_watermark=100 + progress,
+        voters=tuple(
+            replace(known, lag=progress % 3, last_fetch_age_ms=progress)
+            for known in quorum([voter(n) for n in range(3)]).voters
+        ),
+    )
+    for ordinal in range(3):
+        end = 100 + progress
+        moved = replace(
+            node(ordinal), log_end_offset=end, durable_end_offset=end, high_watermark=end
+        )
+        observation = with_node(observation, moved)
+    return observation
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.report.status:resource_status", "_without(MOVING, body)", "body"
+)
+def test_what_clients_write_changes_no_status() -> None:
+    first, moved = status(written_on(0)), status(written_on(7))
+    assert first != moved, "the page has the offsets"
+    assert resource_status(first) == resource_status(moved)
+    led = status(with_quorum(healthy(), epoch=9))
+    assert resource_status(first) != resource_status(led)
+
+
+def test_without_a_leader_the_status_says_whose_log_is_the_longest() -> None:
+    lost = replace(written_on(7), quorum=None)
+    nodes = resource_status(status(lost))["nodes"]
+    assert [(n["logEndOffset"], n["durableEndOffset"], n["highWatermark"]) for n in nodes] == [
+        (107, 107, 107)
+    ] * 3
+    moved = replace(written_on(8), quorum=None)
+    first, later = resource_status(status(lost)), resource_status(status(moved))
+    assert first != later
+    assert steady(first) == steady(later), "written at most every few seconds"
+
+
+def test_the_resource_has_all_that_the_operator_writes_and_nothing_else() -> None:
+    """The API server drops a field that the CRD does not have, and would see a change each time."""
+
+    def paths(schema: dict[str, Any], at: str = "") -> set[str]:
+        inner = schema.get("properties") or schema.get("items", {}).get("properties") or {}
+        return {f"{at}.{key}" for key in inner}.union(
+            *(paths(sub, f"{at}.{key}") for key, sub in inner.items())
+        )
+
+    known = paths(cast("Any", schema_of(QuorumStatus)))
+    assert {".nodes.logEndOffset", ".voters.caughtUp"} <= known
+    assert not {".voters.lag", ".voters.lastFetchAgeMs", ".highWatermark"} & known
 
 
 def test_the_time_of_a_leaders_answer_alone_is_not_written() -> None:

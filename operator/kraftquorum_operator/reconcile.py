@@ -281,7 +281,7 @@ class Reconciler:
             await self._set_finalizer(observed.owner, observed.resource, held=held)
         except KubeError as error:  # no repair waits for it
             bound.warning("finalizer_write_failed", error=str(error))
-        if observed.next_image is not None and self.image_turn.holder == uid:
+        if observed.next_image is not None and self.image_turn.holder == observed.owner:
             spec = observed.spec.model_copy(update={"image": observed.next_image})
             observed = replace(observed, spec=spec)
         self._watch_replicas(observed)
@@ -319,12 +319,14 @@ class Reconciler:
         guard = decision.guard if isinstance(decision, Wait) else None
         wait_s = memory.waits.next_pause_s(guard, busy_s, idle_s)
         if observed.spec.image_updates == "Automatic" and observation.rolls:
-            self.image_turn.rolls(uid)
+            self.image_turn.rolls(observed.owner)
         match decision:
-            case Done():
+            case Done(why):
                 memory.current_action = None
-                wants = observed.next_image is not None
-                pause_s = 0.0 if self.image_turn.rests(uid, wants=wants) else idle_s
+                image = observed.next_image
+                may_change = self.image_turn.rests(observed.owner, wants=image is not None)
+                pause_s = 0.0 if may_change else idle_s
+                decision = Done(why + self.image_turn.wait_of(observed.owner, image))
             case Wait():
                 pause_s = wait_s
             case _:

@@ -11,6 +11,7 @@ import kraftquorum_operator.reconcile as module
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
 from kraftquorum_operator.memory.request_failures import CONFLICTS_REPORTED_AFTER
 from kraftquorum_operator.metrics import Metrics
@@ -81,11 +82,22 @@ async def looks(
     error: Exception,
     count: int,
     kube: Kube | None = None,
+    turn: ImageTurn | None = None,
 ) -> tuple[list[Outcome], list[Any]]:
-    """Look so many times at a quorum whose every action fails."""
+    """Look so many times at a quorum whose every action fails.
+
+    With a turn, the quorum is to change to the image `node:2`.
+    """
     kube = kube or Kube()
     observed = Observed(
-        spec(voters=3), observation, Owner("test", "demo", UID), {"metadata": {}}, (), (), 1
+        spec(voters=3),
+        observation,
+        Owner("test", "demo", UID),
+        {"metadata": {}},
+        (),
+        (),
+        1,
+        next_image="node:2" if turn is not None else None,
     )
 
     async def observe(*_: object, **__: object) -> Observed:
@@ -104,9 +116,29 @@ async def looks(
         settings=Settings(),
         metrics=Metrics(),
         failpoints=Failpoints(),
+        image_turn=turn or ImageTurn(),
     )
     found = [await reconciler.reconcile("test", "demo", UID) for _ in range(count)]
     return found, kube.statuses
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.reconcile:Reconciler._reconcile",
+    "why + self.image_turn.wait_of(observed.owner, image)",
+    "why",
+)
+async def test_a_quorum_that_waits_for_another_image_says_for_which_quorum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turn = ImageTurn(Owner("north", "first", "other"))
+    _, (status,) = await looks(monkeypatch, healthy(), ValueError("unused"), 1, turn=turn)
+    said = "default image node:2 waits for quorum first in namespace north"
+    assert said in status["message"]
+    ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+    assert ready["status"] == "True", "it is well, with the image that it has"
+    assert said in ready["message"]
+    _, (status,) = await looks(monkeypatch, healthy(), ValueError("unused"), 1)
+    assert said not in status["message"]
 
 
 @pytest.mark.without(

@@ -1,0 +1,56 @@
+"""What the operator applies: its own keys alone, so that others stay and those of before go."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
+
+OLDER = """
+import sys
+from kraftquorum_operator.resources import metadata as module
+present = module.metadata
+def older(owner, name):
+    body = present(owner, name)
+    return body | {"labels": body["labels"] | {"example.com/older": "yes"}}
+module.metadata = older
+from kraftquorum_operator.cli import app
+sys.argv[0] = "kraftquorum-operator"
+app()
+"""
+"""An earlier version, which gave its objects one label more."""
+
+APPLIED = ("service/demo", "service/demo-peers", "pdb/demo", "networkpolicy/demo")
+
+
+def _get(krq, target: str) -> dict[str, Any]:
+    return json.loads(krq.kubectl("get", target, "-o", "json"))
+
+
+def test_a_key_of_an_earlier_version_goes_and_those_of_other_clients_stay(krq, operators) -> None:
+    older = operators.start(program=[sys.executable, "-c", OLDER])
+    krq.apply(voters=1, tls={"mode": "Disabled"})
+    krq.ready(1)
+    pods = {pod["metadata"]["uid"] for pod in krq.list("pods")}
+    for target in APPLIED:
+        assert _get(krq, target)["metadata"]["labels"]["example.com/older"] == "yes"
+        krq.kubectl("label", target, "example.com/team=blue")
+        krq.kubectl("annotate", target, "example.com/cost-centre=7")
+    krq.kubectl("patch", "service", "demo", "-p", '{"spec": {"sessionAffinity": "ClientIP"}}')
+    operators.stop(older)
+    operators.start()
+    for target in APPLIED:
+        krq.until(
+            f"{target} without the older key",
+            lambda of=target: "example.com/older" not in _get(krq, of)["metadata"]["labels"],
+        )
+        meta = _get(krq, target)["metadata"]
+        assert meta["labels"]["example.com/team"] == "blue"
+        assert meta["annotations"]["example.com/cost-centre"] == "7"
+    assert _get(krq, "service/demo")["spec"]["sessionAffinity"] == "ClientIP"
+    krq.ready(1)
+    assert pods == {pod["metadata"]["uid"] for pod in krq.list("pods")}, "no pod was restarted"

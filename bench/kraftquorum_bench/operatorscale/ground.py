@@ -61,13 +61,13 @@ class Ground:
         await self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
 
     async def create_quorum(self, namespace: str, name: str) -> None:
-        """Create a resource with three voters and the defaults."""
+        """Create a resource with three voters, and without TLS: simulated nodes have none."""
         path = f"/apis/{names.API_VERSION}/namespaces/{namespace}/{names.PLURAL}"
         body: Json = {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": name},
-            "spec": {"voters": 3},
+            "spec": {"voters": 3, "tls": {"mode": "Disabled"}},
         }
         await self.api.post(path, body)
 

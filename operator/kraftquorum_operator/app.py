@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import prometheus_client
 
+from kraftquorum_operator.clients.cache import Cache
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.clients.nodes import HttpNodes
@@ -83,6 +84,13 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         wakeups = Wakeups()
         reconciler.replica_watches = await stack.enter_async_context(
             ReplicaWatches(nodes, wakeups.wake)
+        )
+        watches = await KubeClient.connect(
+            settings.kubeconfig, settings.kube_timeout_s, connections_max=0
+        )
+        stack.push_async_callback(watches.close)
+        reconciler.looks.cache = await stack.enter_async_context(
+            Cache(watches, settings.namespaces, wakeups.wake)
         )
         await _run(lease, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
 

@@ -55,6 +55,10 @@ class ConflictError(KubeError):
     """The object is not the one that was observed, or exists already."""
 
 
+class GoneError(KubeError):
+    """The API server no longer has the version from which to watch."""
+
+
 class RefusedError(KubeError):
     """The request is not allowed or not valid; a retry does not help."""
 

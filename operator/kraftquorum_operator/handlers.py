@@ -4,7 +4,7 @@ No other module imports kopf, so that all other modules run and are tested witho
 
 kopf only watches. Its daemons and its handlers of changes would write finalizers, annotations and
 events into each resource, from an operator on standby too. So one task of our own per KRaftQuorum
-reconciles it repeatedly; watches of its pods, claims, StatefulSet and latch only end its pause.
+reconciles it repeatedly; the watches of `clients/cache.py` only end its pause.
 """
 
 from __future__ import annotations
@@ -28,13 +28,6 @@ from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
-
-CHILDREN = (
-    ("", "v1", "pods"),
-    ("", "v1", "persistentvolumeclaims"),
-    ("", "v1", "configmaps"),
-    ("apps", "v1", "statefulsets"),
-)
 
 RESTART_PAUSE_S = 1.0
 """Pause before the operator restarts the watches."""
@@ -209,8 +202,6 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.watching.server_timeout = 240
     settings.watching.client_timeout = 300
     settings.watching.connect_timeout = 10
-    for group, _, plural in CHILDREN:
-        settings.watching.label_selectors[group, plural] = f"{names.LABEL_APP}={names.APP}"
     settings.networking.error_backoffs = (0.1, 0.5, 1, 2, 3)
     settings.peering.standalone = True
 
@@ -229,17 +220,10 @@ def register(
     async def changed(**given: Any) -> None:
         handlers.changed(**given)
 
-    async def child(**given: Any) -> None:
-        handlers.child(**given)
-
     on = cast("Any", kopf.on)
     on.startup(registry=registry)(startup)
     on.login(registry=registry)(kopf.login_via_client)
     on.event(*resource, registry=registry)(changed)
-    for group, version, plural in CHILDREN:
-        selector = (group, version, plural) if group else (version, plural)
-        labels = {names.LABEL_APP: names.APP}
-        on.event(*selector, registry=registry, labels=labels)(child)
     return handlers
 
 
@@ -259,17 +243,17 @@ class _Handlers:
         self, namespace: str, name: str, uid: str, stopped: object
     ) -> None:
         """Reconcile one quorum until it is gone or the operator exits."""
+        changed = False
         while not stopped:
-            outcome = await self._reconciler.reconcile(namespace, name, uid)
+            outcome = await self._reconciler.reconcile(namespace, name, uid, changed=changed)
             if outcome.gone:
                 self._wakeups.forget(namespace, name)
                 break
             self._reconciler.event_poster.post(Owner(namespace, name, uid), outcome.events)
             # Without a pause, an action that repeats would delay other quorums.
-            left_s = max(outcome.pause_s, 0.05)
-            while left_s > 0 and not stopped:
-                if await self._wakeups.pause(namespace, name, min(left_s, STOP_CHECK_S)):
-                    break
+            left_s, changed = max(outcome.pause_s, 0.05), False
+            while left_s > 0 and not changed and not stopped:
+                changed = await self._wakeups.pause(namespace, name, min(left_s, STOP_CHECK_S))
                 left_s -= STOP_CHECK_S
 
     def changed(
@@ -287,9 +271,3 @@ class _Handlers:
         meta = body.metadata
         if reported != meta.get("generation") or "deletionTimestamp" in meta:
             self._wakeups.wake(namespace, name)
-
-    def child(self, *, namespace: str, labels: Any, **_: object) -> None:
-        """Wake the task of the quorum that an object belongs to."""
-        instance = cast("str | None", labels.get(names.LABEL_INSTANCE))
-        if instance is not None:
-            self._wakeups.wake(namespace, instance)

@@ -30,19 +30,16 @@ from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
-from kraftquorum_operator.judge.trust import judge
+from kraftquorum_operator.looks import LookMemory, Looks
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
-from kraftquorum_operator.memory.persistent_troubles import PersistentTroubles
-from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
 from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.observe.deletion import ObservedDeletion, needs_finalizer
-from kraftquorum_operator.observe.quorum import Silence
-from kraftquorum_operator.observe.read import Observed, observe
+from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.plan.actions import (
     Action,
     ApplyObjects,
@@ -51,8 +48,6 @@ from kraftquorum_operator.plan.actions import (
     Wait,
     describe,
 )
-from kraftquorum_operator.plan.compare import compare
-from kraftquorum_operator.plan.decide import decide
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
 from kraftquorum_operator.report.deletion import deletion_status
@@ -73,18 +68,15 @@ RECHECK_S = 60.0
 
 
 @dataclass(slots=True)
-class Memory:
+class Memory(LookMemory):
     """State between two reconciliations of a quorum. Losing it costs time or an event only."""
 
-    silence: Silence = field(default_factory=Silence)
     events: EventLog = field(default_factory=EventLog)
-    refusals: Refusals = field(default_factory=Refusals)
-    lasting: PersistentTroubles = field(default_factory=PersistentTroubles)
     failures: Failures = field(default_factory=Failures)
     waits: LongWaits = field(default_factory=LongWaits)
     current_action: str | None = None
     written: Body | None = None
-    written_at_s: float = 0.0
+    written_at_s: float = field(default_factory=time.monotonic)
     last_logged: str = ""
     checked_s: float = field(default_factory=time.monotonic)
     """On standby: when the operator last read the resource, on the monotonic clock."""
@@ -137,18 +129,31 @@ class Reconciler:
     """Which quorum changes to another default image now."""
     replica_watches: ReplicaWatches | None = None
     """Notices a lost replica between two reconciliations; None: only the next one does."""
+    looks: Looks = field(init=False)
+    """Looks at quorums."""
 
     def __post_init__(self) -> None:
         self.event_poster = EventPoster(self.kube, self.settings.identity)
+        self.looks = Looks(self.kube, self.nodes, self.settings, self.image_turn)
 
-    async def reconcile(self, namespace: str, name: str, uid: str) -> Outcome:
+    async def reconcile(
+        self, namespace: str, name: str, uid: str, *, changed: bool = False
+    ) -> Outcome:
         """Observe a quorum, decide and carry out at most one action.
 
         A failure is in the outcome; only programming errors raise.
+
+        Args:
+            namespace: of the resource.
+            name: of the resource.
+            uid: of the resource.
+            changed: whether a watch or a replica brought a change.
         """
         memory = self.memories.setdefault(uid, Memory())
         if not self.lease.held:
             return await self._reconcile_on_standby(namespace, name, uid, memory)
+        if changed:
+            memory.finding = None
         async with self.turns.turn(uid):
             outcome = await self._reconcile_in_turn(namespace, name, uid, memory)
         if outcome.gone:
@@ -181,6 +186,8 @@ class Reconciler:
         """
         self.statuses.released(namespace, name)
         self._stop_watching(namespace, name)
+        memory.distrust()
+        memory.written = None  # the active operator writes it
         known = self.statuses.quorums.get((namespace, name))
         memory.observed_s = now_s = time.monotonic()
         if known is None or known.uid != uid or now_s - memory.checked_s > RECHECK_S:
@@ -224,9 +231,10 @@ class Reconciler:
             change = unobserved_status(resource, failure, stamp, memory.observed_at)
             if change is not None:
                 memory.written = None
-                await self.kube.patch(
+                written = await self.kube.patch(
                     names.KIND, namespace, name, uid=uid, change=change, subresource="status"
                 )
+                self.looks.wrote(written)
         return memory.events.of_failure(None, str(error), now_ms, interval_ms) if lasting else []
 
     def forget(self, namespace: str, name: str, uid: str) -> None:
@@ -263,42 +271,23 @@ class Reconciler:
         bound: structlog.stdlib.BoundLogger,
     ) -> Outcome:
         now_ms = int(time.monotonic() * 1000)
-        observed = await observe(
-            self.kube,
-            self.nodes.of(f"{namespace}/{name}"),
-            namespace,
-            name,
-            silence=memory.silence,
-            now_ms=now_ms,
-            installation=self.settings.installation,
-        )
-        if observed is None or observed.owner.uid != uid:
+        look = await self.looks.look(namespace, name, uid, memory, now_ms)
+        if look is None:
             return Outcome(None, 0.0, gone=True)
-        if isinstance(observed, ObservedDeletion):
-            return await self._continue_deletion(observed, memory, now_ms, bound)
+        if isinstance(look, ObservedDeletion):
+            return await self._continue_deletion(look, memory, now_ms, bound)
+        observed, observation, decision = look.observed, look.observation, look.decision
+        desired = look.desired
         try:
             held = needs_finalizer(observed.resource)
             await self._set_finalizer(observed.owner, observed.resource, held=held)
         except KubeError as error:  # no repair waits for it
             bound.warning("finalizer_write_failed", error=str(error))
-        if observed.next_image is not None and self.image_turn.holder == observed.owner:
-            spec = observed.spec.model_copy(update={"image": observed.next_image})
-            observed = replace(observed, spec=spec)
         self._watch_replicas(observed)
         memory.observed_at, memory.observed_s = _now(), time.monotonic()
         memory.failure_reported_s = None
         if observed.observation.nodes:
             memory.last_answer_at = memory.observed_at
-        desired = compare(
-            observed.owner,
-            observed.spec,
-            observed.observation,
-            observed.live,
-            self.settings.installation,
-        )
-        observation = memory.refusals.mark(desired.mark(observed.observation), now_ms)
-        observation = judge(memory.lasting.mark(observation, now_ms))
-        decision = decide(observed.spec, observation, now_ms)
         if isinstance(decision, Wait | Done):
             memory.failures.clear()
         observed = replace(observed, observation=memory.failures.mark(observation))
@@ -488,7 +477,8 @@ class Reconciler:
         )
         self.statuses.observed(observed.owner, observed.spec.voters, built, time.time())
         status = resource_status(built)
-        last = memory.written
+        # An operator that has just started goes on from what the last one wrote.
+        last = memory.written or cast("Body | None", observed.resource.get("status"))
         if last is not None and is_same(last, status):
             return
         recent = time.monotonic() - memory.written_at_s < self.settings.status_interval_s
@@ -507,7 +497,7 @@ class Reconciler:
         try:
             written = await self.kube.apply(body, "status")
             if _has_ended_condition(written, status):
-                await self.kube.patch(
+                written = await self.kube.patch(
                     names.KIND,
                     observed.owner.namespace,
                     observed.owner.name,
@@ -519,6 +509,7 @@ class Reconciler:
             log.warning("status_write_failed", quorum=observed.owner.name, error=str(error))
             return
         memory.written, memory.written_at_s = status, time.monotonic()
+        self.looks.wrote(written)
 
 
 def _has_ended_condition(written: Body, status: Body) -> bool:

@@ -77,7 +77,12 @@ WATCHED: tuple[Right, ...] = (
         "the formation latch: created once, never changed; the CAs for clients",
     ),
     SECRETS,
-    Right("", "services", ("get", "create", "patch"), "names of the nodes and of the quorum"),
+    Right(
+        "",
+        "services",
+        ("get", "list", "watch", "create", "patch"),
+        "names of the nodes and of the quorum",
+    ),
     Right(
         "",
         "events",
@@ -93,13 +98,13 @@ WATCHED: tuple[Right, ...] = (
     Right(
         "policy",
         "poddisruptionbudgets",
-        ("get", "create", "patch"),
+        ("get", "list", "watch", "create", "patch"),
         "keep evictions from taking a majority",
     ),
     Right(
         "networking.k8s.io",
         "networkpolicies",
-        ("get", "create", "patch", "delete"),
+        ("get", "list", "watch", "create", "patch", "delete"),
         "admit only nodes, the operator, clients and readers of metrics to the nodes",
     ),
 )

@@ -88,6 +88,10 @@ class Settings(BaseSettings):
     status_interval_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
     """The operator writes a new message and, while a quorum has no leader, new offsets of its
     replicas into the status at most this often. It writes all other changes at once."""
+    secrets_interval_s: Annotated[float, Field(ge=0, le=3600)] = 180.0
+    """How old Secrets, objects of cert-manager and the cluster's keys may be that a look at a
+    quorum with nothing left to do uses. A change of the resource, also of an annotation, has the
+    operator read them at once."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/metrics`; 0: none."""
     metrics_host: str = "127.0.0.1"

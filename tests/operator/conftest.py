@@ -107,6 +107,7 @@ class Operators:
             "KRAFTQUORUM_LEASE_DURATION_S": str(LEASE_S),
             "KRAFTQUORUM_RECONCILE_BUSY_S": "0.3",
             "KRAFTQUORUM_RECONCILE_IDLE_S": "2",
+            "KRAFTQUORUM_SECRETS_INTERVAL_S": "2",
             # A node that answers late on a busy machine is not a silent one.
             "KRAFTQUORUM_NODE_TIMEOUT_S": "5",
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from kubernetes.aio.config import ConfigException
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import (
     ConflictError,
+    GoneError,
     KubeError,
     KubeUnavailableError,
     NoSuchObjectError,
@@ -40,6 +41,15 @@ APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
 JSON_OR_KEYS = f"application/jwk-set+json, {JSON}"
 """The API server publishes its keys as this type alone, and answers 406 to other requests."""
+
+CONNECTIONS_MAX = 100
+"""Requests to the API server at once; further ones wait."""
+
+WATCH_S = 240
+"""How long the API server keeps a watch."""
+
+WATCH_SILENT_S = 90.0
+"""A watch without an event for this long is broken: bookmarks come each minute."""
 
 _RESOURCES = {
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -66,10 +76,11 @@ def _require_file(name: str) -> None:
         raise ConfigException(msg)
 
 
-def path(kind: str, namespace: str, name: str | None = None, subresource: str = "") -> str:
-    """The URL path of an object or of all objects of a kind."""
-    parts = [_RESOURCES[kind].format(namespace), name, subresource]
-    return "/".join(part for part in parts if part)
+def path(kind: str, namespace: str | None, name: str | None = None, subresource: str = "") -> str:
+    """The URL path of an object or of all objects of a kind; no namespace: in all of them."""
+    place = _RESOURCES[kind]
+    place = place.replace("/namespaces/{}", "") if namespace is None else place.format(namespace)
+    return "/".join(part for part in (place, name, subresource) if part)
 
 
 class KubeClient:
@@ -85,13 +96,21 @@ class KubeClient:
         """Called after each request with its verb, the class of its status and its seconds."""
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None, timeout_s: float) -> KubeClient:
+    async def connect(
+        cls, kubeconfig: str | None, timeout_s: float, *, connections_max: int = CONNECTIONS_MAX
+    ) -> KubeClient:
         """Read the configuration: a file, else the pod's service account, else the default file.
+
+        Args:
+            kubeconfig: the file; None: none is named.
+            timeout_s: how long a request may take.
+            connections_max: how many requests are under way at once, at most; 0: any number.
 
         Raises:
             SettingsError: no configuration can be read.
         """
         configuration = Configuration()
+        configuration.connection_pool_maxsize = connections_max
         try:
             if kubeconfig is None:
                 try:
@@ -202,6 +221,70 @@ class KubeClient:
         query = [(key, value) for key, value in given.items() if value]
         answer = await self._request("GET", path(kind, namespace), query=query)
         return cast("list[Body]", answer.get("items") or [])
+
+    async def list_all(
+        self, kind: str, namespace: str | None, selector: str
+    ) -> tuple[list[Body], str]:
+        """Read all objects of a kind for a cache that a watch keeps up to date.
+
+        Args:
+            kind: of the objects.
+            namespace: of the objects; None: all.
+            selector: of their labels.
+
+        Returns:
+            The objects, and the resourceVersion from which to watch.
+        """
+        query = [("labelSelector", selector)] if selector else []
+        answer = await self._request("GET", path(kind, namespace), query=query)
+        api = {"apiVersion": answer["apiVersion"], "kind": kind}
+        items = [item | api for item in cast("list[Body]", answer.get("items") or [])]
+        return items, str(answer["metadata"]["resourceVersion"])
+
+    async def watch(
+        self, kind: str, namespace: str | None, selector: str, version: str
+    ) -> AsyncGenerator[tuple[str, Body]]:
+        """Follow the objects of a kind, until the server ends the watch.
+
+        Args:
+            kind: of the objects.
+            namespace: of the objects; None: all.
+            selector: of their labels.
+            version: what `list_all` or the last event had.
+
+        Yields:
+            ADDED, MODIFIED, DELETED or BOOKMARK with the object.
+
+        Raises:
+            GoneError: the version is too old; list again.
+        """
+        query = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(WATCH_S)),
+            *([("labelSelector", selector)] if selector else []),
+        ]
+        url = path(kind, namespace)
+        try:
+            prepared = await self._api.param_serialize(
+                "GET", url, query_params=query, auth_settings=["BearerToken"]
+            )
+            timeout = aiohttp.ClientTimeout(sock_connect=self._timeout_s, sock_read=WATCH_SILENT_S)
+            response = await self._api.call_api(*prepared, _request_timeout=timeout)
+            status = int(response.status)
+            if status >= 300:
+                raise _error(status, _parse(await response.read()), f"WATCH {url}")
+            async with response.response as stream:
+                async for line in _lines(stream.content):
+                    event = cast("Body", json.loads(line))
+                    if event["type"] == "ERROR":
+                        why = cast("Body", event["object"])
+                        raise _error(int(why.get("code") or 500), why, f"WATCH {url}")
+                    yield str(event["type"]), cast("Body", event["object"])
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            msg = f"WATCH {url}: {type(error).__name__}: {error}"
+            raise KubeUnavailableError(0, "Unreachable", msg) from error
 
     async def create(self, body: Body, manager: str = names.MANAGER) -> Body:
         """Create an object, once.
@@ -335,13 +418,30 @@ class KubeClient:
         finally:
             self.on_request(method, result, time.monotonic() - started)
         status = int(response.status)
-        try:
-            answer = cast("Body", json.loads(raw)) if raw else {}
-        except ValueError:
-            answer = {"message": raw[:200].decode(errors="replace")}
+        answer = _parse(raw)
         if status < 300:
             return answer
         raise _error(status, answer, f"{method} {url}")
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """The lines of an answer, of any length: aiohttp's own reader refuses long ones."""
+    begun = bytearray()
+    async for chunk in stream.iter_any():
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            yield bytes(begun + end)
+            begun.clear()
+        begun += rest
+    if begun:
+        yield bytes(begun)
+
+
+def _parse(raw: bytes) -> Body:
+    try:
+        return cast("Body", json.loads(raw)) if raw else {}
+    except ValueError:
+        return {"message": raw[:200].decode(errors="replace")}
 
 
 def _class_of(status: int) -> str:
@@ -359,6 +459,8 @@ def _error(status: int, answer: Body, what: str) -> KubeError:
             return NotFoundError(status, reason, message)
         case 409:
             return ConflictError(status, reason, message)
+        case 410:
+            return GoneError(status, reason, message)
         case 422 if _is_of_another_uid(answer):
             return ConflictError(status, reason, message)
         case 429:

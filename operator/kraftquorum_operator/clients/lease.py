@@ -43,6 +43,8 @@ class Lease:
         self._held_until = -math.inf
         self._last_renewal: tuple[str, float] = ("", -math.inf)
         """The last renewal of another holder, and when it was first seen here."""
+        self._own: Body | None = None
+        """The Lease as this operator wrote it last, if no later request has failed."""
 
     @property
     def held(self) -> bool:
@@ -66,8 +68,14 @@ class Lease:
             await asyncio.sleep(self._duration_s / 4 if self.held else self._duration_s / 8)
 
     async def step(self) -> None:
-        """Take or renew the Lease once, if that may be."""
+        """Take or renew the Lease once, if that may be.
+
+        A renewal needs no read: its resourceVersion is that of the last write.
+        """
         started = self._clock()
+        own, self._own = self._own, None
+        if own is not None and self.held and await self._take(started, own):
+            return
         lease = await self._kube.get("Lease", self._namespace, self._name)
         if lease is None:
             await self._take(started, None)
@@ -87,7 +95,8 @@ class Lease:
         duration_s = float(spec.get("leaseDurationSeconds") or self._duration_s)
         return self._clock() - self._last_renewal[1] > duration_s
 
-    async def _take(self, started: float, lease: Body | None) -> None:
+    async def _take(self, started: float, lease: Body | None) -> bool:
+        """Write the Lease; returns whether this operator holds it now."""
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         before = cast("Body", (lease or {}).get("spec") or {})
         mine = before.get("holderIdentity") == self._identity
@@ -101,13 +110,14 @@ class Lease:
         try:
             if lease is None:
                 meta = {"namespace": self._namespace, "name": self._name}
-                await self._kube.create(_lease(meta, spec))
+                self._own = await self._kube.create(_lease(meta, spec))
             else:
-                await self._kube.replace(_lease(lease["metadata"], spec))
+                self._own = await self._kube.replace(_lease(lease["metadata"], spec))
         except ConflictError:
             self._held_until = -math.inf
-            return
+            return False
         self._held_until = started + self._duration_s
+        return True
 
     async def release(self) -> None:
         """Release the Lease at a clean exit, so that another operator need not wait."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kraftquorum_operator import names
-from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.errors import KubeError, RefusedError
 from kraftquorum_operator.model.access import QuorumAccess, TokenSecret
 from kraftquorum_operator.model.access_facts import (
@@ -61,7 +61,7 @@ class ReadAccess:
 
 
 async def read_access(
-    kube: KubeClient, owner: Owner, access: QuorumAccess | None, pods: Iterable[Pod]
+    kube: KubeReader, owner: Owner, access: QuorumAccess | None, pods: Iterable[Pod]
 ) -> ReadAccess:
     """Read all of it; what is missing or cannot be read is a fact too.
 
@@ -96,7 +96,7 @@ async def read_access(
 
 
 async def _read_tokens(
-    kube: KubeClient, owner: Owner, wanted: Iterable[TokenSecret]
+    kube: KubeReader, owner: Owner, wanted: Iterable[TokenSecret]
 ) -> dict[tuple[str, str], TokenHash | Unusable]:
     """Each Secret once, even if several entries name it."""
     by_name: dict[str, list[TokenSecret]] = {}
@@ -110,7 +110,7 @@ async def _read_tokens(
     }
 
 
-async def _get_secret(kube: KubeClient, owner: Owner, name: str) -> Body | Unusable:
+async def _get_secret(kube: KubeReader, owner: Owner, name: str) -> Body | Unusable:
     try:
         body = await kube.get("Secret", owner.namespace, name)
     except KubeError as error:
@@ -176,7 +176,7 @@ def _read_files(owner: Owner, body: Body) -> AccessFiles | None:
     return AccessFiles(keys, texts.get(STATE_KEY, ""), texts[ACCESS_KEY])
 
 
-async def _read_keys(kube: KubeClient) -> ClusterKeys | Unusable:
+async def _read_keys(kube: KubeReader) -> ClusterKeys | Unusable:
     """The keys that the cluster publishes; any ServiceAccount may read them by default."""
     try:
         keys, discovery = await asyncio.gather(

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.clients.handshake import why_refused
-from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.errors import KubeError, NotFoundError, RefusedError
 from kraftquorum_operator.model.certificates import (
     OPERATOR,
@@ -54,7 +54,7 @@ def issued_names(quorum: str, pods: int) -> tuple[str, ...]:
 
 
 async def read_issued(
-    kube: KubeClient, owner: Owner, tls: QuorumTls, certificates: Certificates | None
+    kube: KubeReader, owner: Owner, tls: QuorumTls, certificates: Certificates | None
 ) -> ReadIssued:
     """Read it, if the resource or an earlier state of it uses cert-manager.
 
@@ -101,7 +101,7 @@ async def read_issued(
     )
 
 
-async def _get(kube: KubeClient, kind: str, owner: Owner, name: str) -> Answer:
+async def _get(kube: KubeReader, kind: str, owner: Owner, name: str) -> Answer:
     try:
         return await kube.get(kind, owner.namespace, name)
     except KubeError as error:
@@ -237,7 +237,7 @@ def as_one_secret(secrets: Mapping[str, Body]) -> tuple[dict[str, bytes], str]:
     return data, joined(versions)
 
 
-async def _why_no_issuer(kube: KubeClient, owner: Owner, wanted: IssuerReference | None) -> str:
+async def _why_no_issuer(kube: KubeReader, owner: Owner, wanted: IssuerReference | None) -> str:
     """Why an issuer cannot sign; empty if it can, or if the operator may not look."""
     if wanted is None or wanted.group != CERT_MANAGER_GROUP:
         return ""

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.clients.handshake import why_refused
-from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.node_access import NodeAccess
 from kraftquorum_operator.errors import KubeError, RefusedError
 from kraftquorum_operator.model.certificates import (
@@ -37,7 +37,7 @@ SIGNING = "ca"
 
 
 async def read_certificates(
-    kube: KubeClient, owner: Owner, resource: Body, secret_name: str | None
+    kube: KubeReader, owner: Owner, resource: Body, secret_name: str | None
 ) -> tuple[Certificates, NodeAccess | None]:
     """Read what there is; an object that may not be read is a fact too.
 
@@ -107,7 +107,7 @@ def _refusals(
 
 
 async def _get(
-    kube: KubeClient, owner: Owner, kind: str, name: str, facts: type[KubeError] = RefusedError
+    kube: KubeReader, owner: Owner, kind: str, name: str, facts: type[KubeError] = RefusedError
 ) -> Body | KubeError | None:
     """An object, or the error if that is a fact, too.
 
@@ -250,7 +250,7 @@ def _access(data: Mapping[str, bytes]) -> NodeAccess | None:
     return NodeAccess(data[CA], certificate + b"\n" + key)
 
 
-async def authority_uid(kube: KubeClient, owner: Owner) -> str | None:
+async def authority_uid(kube: KubeReader, owner: Owner) -> str | None:
     """UID of the Secret with the CA, if it is this resource's; None also if it cannot be read."""
     with suppress(KubeError):
         body = await kube.get("Secret", owner.namespace, names.authority(owner.name))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.errors import NotFoundError, RefusedError
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import LeftIssued, PendingDeletion
@@ -67,7 +67,7 @@ def _asks_for_cert_manager(resource: Body) -> bool:
     return isinstance(tls, dict) and cast("Body", tls).get("mode") == "CertManager"
 
 
-async def _read_left(kube: KubeClient, owner: Owner) -> LeftIssued | None:
+async def _read_left(kube: KubeReader, owner: Owner) -> LeftIssued | None:
     """What cert-manager has of the quorum: its Certificates or, without any, their Secrets.
 
     Raises:
@@ -101,14 +101,14 @@ def _version(body: Body) -> str:
     return str(body["metadata"]["resourceVersion"])
 
 
-async def _get_left(kube: KubeClient, owner: Owner, ref: ObjectRef) -> Body | None:
+async def _get_left(kube: KubeReader, owner: Owner, ref: ObjectRef) -> Body | None:
     try:
         return await kube.get(ref.kind, owner.namespace, ref.name)
     except (RefusedError, NotFoundError):
         return None
 
 
-async def read_deletion(kube: KubeClient, owner: Owner, resource: Body) -> ObservedDeletion:
+async def read_deletion(kube: KubeReader, owner: Owner, resource: Body) -> ObservedDeletion:
     """Read what a deletion may delete; nothing if it keeps all objects.
 
     Raises:

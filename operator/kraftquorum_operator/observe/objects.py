@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from kraftquorum_operator import names
-from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.model.objects import Body, Owner
 
 
 async def get_objects(
-    kube: KubeClient, owner: Owner
+    kube: KubeReader, owner: Owner
 ) -> tuple[Body | None, Body | None, list[Body | None]]:
     """The StatefulSet, the latch, and then the budget, the two Services and the NetworkPolicy.
 

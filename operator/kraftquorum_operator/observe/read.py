@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.clients.kube import KubeClient
+from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.clients.node_access import NodeAccess
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
@@ -79,7 +79,7 @@ class Observed:
 
 
 async def observe(
-    kube: KubeClient,
+    kube: KubeReader,
     nodes: NodeApi,
     namespace: str,
     name: str,
@@ -178,7 +178,7 @@ async def observe(
 
 
 async def _certificates(
-    kube: KubeClient,
+    kube: KubeReader,
     owner: Owner,
     resource: Body,
     spec: QuorumSpec,
@@ -229,7 +229,7 @@ def secure_nodes(
 
 
 async def _events(
-    kube: KubeClient, namespace: str, name: str, wanted: list[tuple[str, str]]
+    kube: KubeReader, namespace: str, name: str, wanted: list[tuple[str, str]]
 ) -> list[Body]:
     """Events of objects, if they can be read in time: only a report depends on them.
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+import kraftquorum_operator.looks as looks_module
 import kraftquorum_operator.reconcile as module
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
@@ -106,8 +107,8 @@ async def looks(
     async def run(*_: object) -> str:
         raise error
 
-    monkeypatch.setattr(module, "observe", observe)
-    monkeypatch.setattr(module, "compare", lambda *_: Desired({}, observation.outdated, ()))
+    monkeypatch.setattr(looks_module, "observe", observe)
+    monkeypatch.setattr(looks_module, "compare", lambda *_: Desired({}, observation.outdated, ()))
     monkeypatch.setattr(module, "run", run)
     reconciler = Reconciler(
         kube=cast("Any", kube),

@@ -154,3 +154,47 @@ async def test_a_request_that_is_cancelled_beneath_it_does_not_end_the_keeping(w
             await asyncio.sleep(0.01)
         running.cancel()
     assert running.cancelled(), "it still ends when it is told to"
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.clients.lease:Lease.step",
+    "own is not None and self.held and await self._take(started, own)",
+    "False",
+)
+async def test_a_renewal_reads_nothing(world) -> None:
+    kube, clock = world
+    first = lease(world, "a")
+    await first.step()
+
+    async def refuse(*_: str) -> dict:
+        raise AssertionError("read")
+
+    kube_get, kube.get = kube.get, refuse
+    failure = ""
+    for clock.now in (2.5, 5.0, 7.5):
+        try:
+            await first.step()
+        except AssertionError as error:
+            failure = str(error)
+    kube.get = kube_get
+    assert failure == ""
+    clock.now = 17.0
+    assert first.held
+
+
+async def test_a_lease_that_another_client_wrote_meanwhile_is_read_again(world) -> None:
+    kube, clock = world
+    first, second = lease(world, "a"), lease(world, "b")
+    await first.step()
+    await kube.replace(kube.body)
+    clock.now = 5.0
+    await first.step()
+    clock.now = 14.0
+    assert first.held, "it was only annotated"
+    clock.now = 20.0
+    await second.step()
+    clock.now = 31.0
+    await second.step()
+    assert second.held
+    await first.step()
+    assert not first.held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 
@@ -13,6 +13,7 @@ import prometheus_client
 from kraftquorum_operator.clients.cache import Cache
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
+from kraftquorum_operator.clients.lease_thread import LeaseThread
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.handlers import run_kopf
@@ -42,8 +43,10 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         stack.push_async_callback(kube.close)
         nodes = HttpNodes(settings.node_timeout_s)
         stack.push_async_callback(nodes.close)
+        # Used on the thread of the Lease alone, which closes it.
+        lease_kube = await KubeClient.connect(settings.kubeconfig, settings.kube_timeout_s)
         lease = Lease(
-            kube,
+            lease_kube,
             namespace=settings.lease_place,
             name=settings.lease_name,
             identity=settings.identity,
@@ -54,7 +57,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         metrics.operator_active.set_function(lambda: float(lease.held))
         metrics.operator_reconcile_idle_seconds.set(settings.reconcile_idle_s)
         prometheus_client.ProcessCollector(registry=metrics.registry)
-        kube.on_request = partial(metrics.request, "kubernetes")
+        kube.on_request = lease_kube.on_request = partial(metrics.request, "kubernetes")
         nodes.on_request = partial(metrics.request, "node")
         if settings.metrics_port:
             await stack.enter_async_context(serving_metrics(kube, metrics, settings))
@@ -92,7 +95,8 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         reconciler.looks.cache = await stack.enter_async_context(
             Cache(watches, settings.namespaces, wakeups.wake)
         )
-        await _run(lease, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
+        keeper = LeaseThread(lease, lease_kube.close)
+        await _run(keeper, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
 
 
 @asynccontextmanager
@@ -131,14 +135,11 @@ async def _kept(certificate: ServingCertificate | None) -> AsyncGenerator[None]:
         keeping.cancel()
 
 
-async def _run(lease: Lease, work: Callable[[], Awaitable[None]]) -> None:
+async def _run(keeper: LeaseThread, work: Callable[[], Awaitable[None]]) -> None:
     """Work while the operator holds the Lease, and release it at the end."""
     async with asyncio.TaskGroup() as group:
-        keeper = group.create_task(lease.run(), name="lease")
+        keeping = group.create_task(keeper.run(), name="lease")
         try:
             await work()
         finally:
-            keeper.cancel()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(2):
-                    await lease.release()
+            keeping.cancel()

@@ -43,6 +43,8 @@ class Lease:
         self._held_until = -math.inf
         self._last_renewal: tuple[str, float] = ("", -math.inf)
         """The last renewal of another holder, and when it was first seen here."""
+        self.may_renew: Callable[[], bool] = lambda: True
+        """Asked before each renewal."""
         self._own: Body | None = None
         """The Lease as this operator wrote it last, if no later request has failed."""
 
@@ -55,7 +57,8 @@ class Lease:
         """Take or renew the Lease, for ever."""
         while True:
             try:
-                await self.step()
+                if self.may_renew():
+                    await self.step()
             except KubeError:
                 pass
             except asyncio.CancelledError:

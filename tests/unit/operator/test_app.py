@@ -8,6 +8,7 @@ import kopf
 import pytest
 
 from kraftquorum_operator import app, handlers
+from kraftquorum_operator.clients.lease_thread import LeaseThread
 from kraftquorum_operator.handlers import configure, run_kopf
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import load_settings
@@ -19,6 +20,7 @@ class Lease:
     def __init__(self) -> None:
         self.running = False
         self.released = 0
+        self.may_renew = lambda: True
 
     async def run(self) -> None:
         self.running = True
@@ -36,13 +38,15 @@ async def test_the_lease_is_kept_while_there_is_work_and_let_go_of_whatever_happ
     lease, kept = Lease(), []
 
     async def work() -> None:
-        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while not lease.running:  # noqa: ASYNC110 - another thread sets it
+                await asyncio.sleep(0.01)
         kept.append(lease.running)
         if error is not None:
             raise error
 
     with contextlib.suppress(ExceptionGroup):
-        await app._run(lease, work)
+        await app._run(LeaseThread(lease), work)
     assert kept == [True]
     assert (lease.running, lease.released) == (False, 1)
 

@@ -35,12 +35,14 @@ class KubeError(OperatorError):
     Attributes:
         status: HTTP status, 0 when there was no answer.
         reason: the `reason` of Kubernetes' Status object, e.g. `AlreadyExists`.
+        retry_after_s: how long the API server asks to wait before the next request; 0: it does not.
     """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.retry_after_s = 0.0
 
 
 class NotFoundError(KubeError):

@@ -10,6 +10,7 @@ reconciles it repeatedly; the watches of `clients/cache.py` only end its pause.
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -22,7 +23,7 @@ import structlog
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.reconcile import Reconciler
+from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.schedule.keepers import Keepers
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
@@ -34,6 +35,9 @@ RESTART_PAUSE_S = 1.0
 
 NAMESPACES_CHECK_S = 60.0
 """How often the operator checks which namespaces it can watch."""
+
+JITTER = (0.9, 1.1)
+"""Each pause is so much shorter or longer, so that quorums that began together drift apart."""
 
 STOP_CHECK_S = 1.0
 """How long a pausing task may take to notice that it is to stop."""
@@ -250,11 +254,22 @@ class _Handlers:
                 self._wakeups.forget(namespace, name)
                 break
             self._reconciler.event_poster.post(Owner(namespace, name, uid), outcome.events)
-            # Without a pause, an action that repeats would delay other quorums.
-            left_s, changed = max(outcome.pause_s, 0.05), False
-            while left_s > 0 and not changed and not stopped:
-                changed = await self._wakeups.pause(namespace, name, min(left_s, STOP_CHECK_S))
-                left_s -= STOP_CHECK_S
+            changed = await self._pause(namespace, name, outcome, stopped)
+
+    async def _pause(self, namespace: str, name: str, outcome: Outcome, stopped: object) -> bool:
+        """Wait as long as a reconciliation says; returns whether a change ended it."""
+        # Without a pause, an action that repeats would delay other quorums.
+        pause_s = max(outcome.pause_s, 0.05) * random.uniform(*JITTER)  # noqa: S311
+        pause_s = max(pause_s, outcome.pause_min_s)
+        began_s, changed = time.monotonic(), False
+        while not stopped:
+            past_s = time.monotonic() - began_s
+            if past_s >= pause_s or (changed and past_s >= outcome.pause_min_s):
+                break
+            end_s = outcome.pause_min_s if changed else pause_s
+            left_s = min(end_s - past_s, STOP_CHECK_S)
+            changed = await self._wakeups.pause(namespace, name, left_s) or changed
+        return changed
 
     def changed(
         self, *, namespace: str, name: str, uid: str, body: kopf.Body, **given: object

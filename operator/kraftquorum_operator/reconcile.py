@@ -67,6 +67,10 @@ RECHECK_S = 60.0
 """On standby: how often each quorum is read, in case its watch missed a change."""
 
 
+RETRY_AFTER_MAX_S = 60.0
+"""The longest pause that the API server may ask for."""
+
+
 @dataclass(slots=True)
 class Memory(LookMemory):
     """State between two reconciliations of a quorum. Losing it costs time or an event only."""
@@ -77,6 +81,10 @@ class Memory(LookMemory):
     current_action: str | None = None
     written: Body | None = None
     written_at_s: float = field(default_factory=time.monotonic)
+    at_rest: bool | None = None
+    """Whether nothing was left to do the last time; None: not known yet."""
+    failed_looks: int = 0
+    """How many reconciliations in a row have failed."""
     last_logged: str = ""
     checked_s: float = field(default_factory=time.monotonic)
     """On standby: when the operator last read the resource, on the monotonic clock."""
@@ -100,6 +108,8 @@ class Outcome:
     events: tuple[Event, ...] = ()
     gone: bool = False
     failed: bool = False
+    pause_min_s: float = 0.0
+    """No change ends the pause before: the API server asks for it."""
 
     @property
     def deleted(self) -> bool:
@@ -154,8 +164,10 @@ class Reconciler:
             return await self._reconcile_on_standby(namespace, name, uid, memory)
         if changed:
             memory.finding = None
-        async with self.turns.turn(uid):
+        urgent = changed or memory.at_rest is False
+        async with self.turns.turn(uid, urgent=urgent):
             outcome = await self._reconcile_in_turn(namespace, name, uid, memory)
+        memory.at_rest = isinstance(outcome.decision, Done)
         if outcome.gone:
             self.forget(namespace, name, uid)
         return outcome
@@ -171,11 +183,23 @@ class Reconciler:
             self.metrics.reconciles.labels(namespace, name, "error").inc()
             bound.warning("reconcile_failed", error=str(error), kind=type(error).__name__)
             events = await self._report_failure(namespace, name, uid, memory, error)
-            outcome = Outcome(None, self.settings.reconcile_busy_s, tuple(events), failed=True)
+            asked_s = error.retry_after_s if isinstance(error, KubeError) else 0.0
+            asked_s = min(asked_s, RETRY_AFTER_MAX_S)
+            pause_s = max(self._pause_after_failure(memory), asked_s)
+            outcome = Outcome(None, pause_s, tuple(events), failed=True, pause_min_s=asked_s)
+        else:
+            memory.failed_looks = 0
         if not outcome.gone:
             seconds = time.monotonic() - started
             self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
         return outcome
+
+    def _pause_after_failure(self, memory: Memory) -> float:
+        """Twice as long after each failure in a row."""
+        busy_s, idle_s = self.settings.reconcile_busy_s, self.settings.reconcile_idle_s
+        pause_s = min(busy_s * 2 ** min(memory.failed_looks, 10), max(busy_s, idle_s))
+        memory.failed_looks += 1
+        return pause_s
 
     async def _reconcile_on_standby(
         self, namespace: str, name: str, uid: str, memory: Memory

@@ -421,7 +421,9 @@ class KubeClient:
         answer = _parse(raw)
         if status < 300:
             return answer
-        raise _error(status, answer, f"{method} {url}")
+        error = _error(status, answer, f"{method} {url}")
+        error.retry_after_s = _retry_after_s(response.getheader("Retry-After"))
+        raise error
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
@@ -442,6 +444,11 @@ def _parse(raw: bytes) -> Body:
         return cast("Body", json.loads(raw)) if raw else {}
     except ValueError:
         return {"message": raw[:200].decode(errors="replace")}
+
+
+def _retry_after_s(given: str | None) -> float:
+    """How long the API server asks to wait; it gives whole seconds, and no dates."""
+    return float(given) if given is not None and re.fullmatch(r"\d{1,6}", given) else 0.0
 
 
 def _class_of(status: int) -> str:

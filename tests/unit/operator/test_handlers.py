@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -124,6 +125,31 @@ async def test_each_resource_has_one_task_until_the_operator_stops() -> None:
     )
     await asyncio.sleep(0)
     assert sorted(reconciler.begun) == ["a", "b"], "none begins after the stop"
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.handlers:_Handlers._pause",
+    "changed and past_s >= outcome.pause_min_s",
+    "changed",
+)
+async def test_a_change_does_not_end_the_pause_that_the_api_server_asks_for() -> None:
+    wakeups = Wakeups()
+    handlers = _Handlers(cast("Any", Holding()), wakeups)
+    at = ("test", "demo")
+
+    async def paused(outcome: Outcome) -> tuple[bool, float]:
+        began_s = time.monotonic()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            pause = group.create_task(handlers._pause(*at, outcome, stopped=False))
+            await asyncio.sleep(0)
+            wakeups.wake(*at)
+        return pause.result(), time.monotonic() - began_s
+
+    changed, _ = await paused(Outcome(None, 600.0))
+    assert changed
+    changed, seconds = await paused(Outcome(None, 600.0, pause_min_s=0.3))
+    assert changed
+    assert seconds >= 0.3
 
 
 @pytest.mark.without(

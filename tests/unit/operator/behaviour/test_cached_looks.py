@@ -10,6 +10,7 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import HttpNodes
+from kraftquorum_operator.errors import KubeUnavailableError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Body
@@ -206,3 +207,29 @@ async def test_an_operator_that_was_on_standby_reads_all_of_it(world: World) -> 
     await world.look()
     lease.held = True
     assert (await world.look())[1] == READS
+
+
+async def test_failures_in_a_row_are_retried_less_and_less_often(world: World) -> None:
+    await world.look()
+    world.cache.kube = None
+    world.kube.fails = KubeUnavailableError(0, "Unreachable", "down")
+    pauses = [(await world.look())[0].pause_s for _ in range(6)]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    world.kube.fails = None
+    await world.look()
+    world.kube.fails = KubeUnavailableError(0, "Unreachable", "down")
+    assert (await world.look())[0].pause_s == 1.0
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.reconcile:Reconciler._reconcile_in_turn",
+    "asked_s = min(asked_s, RETRY_AFTER_MAX_S)",
+    "asked_s = 0.0",
+)
+async def test_the_api_server_is_left_alone_for_as_long_as_it_asks(world: World) -> None:
+    world.cache.kube = None
+    world.kube.fails = error = KubeUnavailableError(429, "TooManyRequests", "later")
+    error.retry_after_s = 17.0
+    assert (await world.look())[0].pause_s == 17.0
+    error.retry_after_s = 999_999.0
+    assert (await world.look())[0].pause_s == 60.0

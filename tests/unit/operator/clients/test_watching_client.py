@@ -24,13 +24,14 @@ class ApiServer:
 
     lines: list[str] = field(default_factory=list[str])
     status: int = 200
+    headers: dict[str, str] = field(default_factory=dict[str, str])
     requests: list[web.Request] = field(default_factory=list[web.Request])
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         if self.status >= 400:
             body = {"kind": "Status", "reason": "No", "message": "refused"}
-            return web.json_response(body, status=self.status)
+            return web.json_response(body, status=self.status, headers=self.headers)
         if "watch" not in request.query:
             version = {"resourceVersion": "11"}
             return web.json_response({"apiVersion": "v1", "metadata": version, "items": [POD]})
@@ -109,3 +110,17 @@ async def test_an_object_may_be_large(served: tuple[ApiServer, KubeClient]) -> N
     server.lines = [event("ADDED", large), event("DELETED", POD)]
     events = [(kind, body) async for kind, body in kube.watch("Pod", "ns", "", "11")]
     assert events == [("ADDED", large), ("DELETED", POD)]
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("7", 7.0), (None, 0.0), ("Fri, 27 Nov 2026 16:00:00 GMT", 0.0), ("-1", 0.0)],
+)
+async def test_a_refusal_says_how_long_to_wait(
+    served: tuple[ApiServer, KubeClient], given: str | None, seconds: float
+) -> None:
+    served[0].status = 429
+    served[0].headers = {} if given is None else {"Retry-After": given}
+    with pytest.raises(KubeUnavailableError) as raised:
+        await served[1].get("Pod", "ns", "q-0")
+    assert raised.value.retry_after_s == seconds

@@ -87,11 +87,15 @@ class NodeUnreachableError(NodeError):
     """No connection, or no answer in time."""
 
 
+STALE_BASIS = "STALE_BASIS"
+"""The error of a voter change that the operator decided on a quorum that has changed since."""
+
+
 class NodeRefusedError(NodeError):
-    """The replica refused the request.
+    """The replica refused the request, or the operator did for a leader that would not.
 
     Attributes:
-        error: the API's stable name, e.g. `STALE_VOTER_RECORD`.
+        error: the API's stable name, e.g. `STALE_VOTER_RECORD`; or `STALE_BASIS`.
     """
 
     def __init__(

@@ -126,6 +126,12 @@ class Looks:
         look = await self._look_at_watches(namespace, name, uid, memory, now_ms)
         if look is not None:
             return look
+        return await self.look_now(namespace, name, uid, memory, now_ms)
+
+    async def look_now(
+        self, namespace: str, name: str, uid: str, memory: LookMemory, now_ms: int
+    ) -> Look | ObservedDeletion | None:
+        """Look once, at the API server and the nodes alone; as `look`."""
         memory.finding = None
         reader = KeepingReader(self.kube, memory.kept)
         look = await self._look(reader, (namespace, name, uid), memory, now_ms, trusted=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import cast
 
 import structlog
@@ -30,7 +31,7 @@ from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
-from kraftquorum_operator.looks import LookMemory, Looks
+from kraftquorum_operator.looks import Look, LookMemory, Looks
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
@@ -349,7 +350,9 @@ class Reconciler:
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
         tools = replace(
-            self._tools(observed.owner, observed.observation, desired.bodies), spec=observed.spec
+            self._tools(observed.owner, observed.observation, desired.bodies),
+            spec=observed.spec,
+            decide_again=partial(self._decide_again, observed.owner, memory),
         )
         failure = await self._act(decision, tools, bound)
         why = "" if failure is None else failure.message
@@ -371,6 +374,17 @@ class Reconciler:
             memory.refusals.deletion_failed(decision, failure, generation, now_ms)
             memory.refusals.counting_failed(decision, failure, generation, now_ms)
         return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
+
+    async def _decide_again(self, owner: Owner, memory: Memory) -> Decision | None:
+        """Observe and decide once more, for an action that nothing else holds back."""
+        now_ms = int(time.monotonic() * 1000)
+        look = await self.looks.look_now(owner.namespace, owner.name, owner.uid, memory, now_ms)
+        if not isinstance(look, Look):
+            return None
+        if not self.lease.held:
+            msg = "the Lease ran out during the second observation"
+            raise LeaseLostError(msg)
+        return look.decision
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
         """Log one line per change: a guard that keeps blocking is not logged again."""

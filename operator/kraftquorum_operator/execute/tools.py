@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from kraftquorum_operator.clients.kube import KubeClient
@@ -13,6 +13,7 @@ from kraftquorum_operator.errors import NodeUnreachableError
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.spec import QuorumSpec
+from kraftquorum_operator.plan.actions import Decision
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class Tools:
     change_timeout_ms: int
     failpoints: Failpoints
     spec: QuorumSpec = field(default_factory=QuorumSpec)
+    decide_again: Callable[[], Awaitable[Decision | None]] | None = None
+    """Observes the quorum again and decides; None: the resource is gone or being deleted."""
 
     def address(self, ordinal: int) -> str:
         """Where the API of a replica's pod listens.

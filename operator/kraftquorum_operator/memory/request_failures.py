@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from kraftquorum_operator.errors import ConflictError, KubeError, NodeRefusedError
+from kraftquorum_operator.errors import STALE_BASIS, ConflictError, KubeError, NodeRefusedError
 from kraftquorum_operator.model.observation import Observation
 
 REPORTED_AFTER = 2
@@ -35,7 +35,7 @@ def word(error: Exception) -> str:
 def is_conflict(error: Exception) -> bool:
     """Whether another client was faster, so that the next reconciliation decides again."""
     if isinstance(error, NodeRefusedError):
-        return error.error == "STALE_VOTER_RECORD"
+        return error.error in {"STALE_VOTER_RECORD", STALE_BASIS}
     return isinstance(error, ConflictError)
 
 

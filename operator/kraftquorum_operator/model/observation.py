@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from kraftquorum_operator import names
 from kraftquorum_operator.model.access_facts import AccessFacts, AccessFault
 from kraftquorum_operator.model.certificates import Certificates, ListenerCertificate
+from kraftquorum_operator.model.engine import RAFTNODE, Engine
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.tls import TlsLevel
 from raftnode.core.types import Endpoint
@@ -204,10 +205,34 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, order=True)
 class VoterRecord:
-    """Which record the voter set comes from: what a change is compared with (S11)."""
+    """Which record the voter set comes from: the leader compares a change with it (S11)."""
 
     offset: int
     epoch: int
+
+    def __str__(self) -> str:
+        """As in a sentence."""
+        return f"the voter record at offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedVoters:
+    """Whose answer, and of which voters: a basis that no leader compares with anything (S11).
+
+    The operator compares it with a later answer, directly before it requests the change.
+    """
+
+    leader: ReplicaId
+    epoch: int
+    voters: tuple[ReplicaId, ...]
+
+    def __str__(self) -> str:
+        """As in a sentence."""
+        return f"the voter set of epoch {self.epoch}"
+
+
+Basis = VoterRecord | DescribedVoters
+"""What a voter change was decided on, in the form that the engine can check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +255,7 @@ class Quorum:
     high_watermark: int
     voters: tuple[Progress, ...]
     committed: tuple[ReplicaId, ...]
-    record: VoterRecord
+    basis: Basis
     record_committed: bool
     observers: tuple[Progress, ...]
     pending: PendingChange | None
@@ -379,6 +404,8 @@ class Observation:
     namespace: str
     name: str
     uid: str
+    engine: Engine = RAFTNODE
+    """What the replicas run."""
     generation: int = 1
     image_named: bool = False
     """Whether the resource names the image of the nodes."""

@@ -101,7 +101,7 @@ def read_quorum(info: QuorumInfo, silence: Silence, now_ms: int) -> Quorum:
         high_watermark=info.high_watermark,
         voters=tuple(progress(voter) for voter in info.voters),
         committed=tuple(_replica(voter) for voter in info.committed_voters),
-        record=VoterRecord(info.voter_record.offset, info.voter_record.epoch),
+        basis=VoterRecord(info.voter_record.offset, info.voter_record.epoch),
         record_committed=info.voter_record_committed,
         observers=tuple(progress(observer) for observer in info.observers),
         pending=None

@@ -1,7 +1,7 @@
 """The results of `decide`: one action, a wait with its guard's name, or done.
 
 Every action is idempotent and has the identities of its targets: UIDs of objects,
-(id, UUID) of replicas, the record of the voter set. An action that a second operator
+(id, UUID) of replicas, what a voter change was decided on. An action that a second operator
 or a paused one executes late does nothing (S11, S21).
 """
 
@@ -12,11 +12,11 @@ from typing import Literal
 
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
+    Basis,
     ClaimRecord,
     Latch,
     LatchVoter,
     ReplicaId,
-    VoterRecord,
 )
 
 
@@ -149,7 +149,7 @@ class AddVoter:
 
     replica: ReplicaId
     endpoint: str
-    expected: VoterRecord
+    basis: Basis
     replaces: ReplicaId | None = None
 
 
@@ -158,7 +158,7 @@ class RemoveVoter:
     """Take a replica out of the voter set."""
 
     replica: ReplicaId
-    expected: VoterRecord
+    basis: Basis
 
 
 @dataclass(frozen=True, slots=True)

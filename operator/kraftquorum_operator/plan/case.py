@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kraftquorum_operator.model.engine import Engine
 from kraftquorum_operator.model.observation import Observation, Progress, Quorum, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 
@@ -24,6 +25,11 @@ class Case:
     """The wanted number of the StatefulSet's replicas."""
 
     @property
+    def engine(self) -> Engine:
+        """What the replicas run."""
+        return self.observation.engine
+
+    @property
     def quorum(self) -> Quorum | None:
         """The leader's answer."""
         return self.observation.quorum
@@ -33,6 +39,11 @@ class Case:
         """The voters that stay when `old` goes."""
         voters = self.quorum.voters if self.quorum else ()
         return tuple(voter for voter in voters if voter.replica != self.old)
+
+    def must_resign(self, replica: ReplicaId) -> bool:
+        """Whether a replica leads and has to resign before it is stopped or removed."""
+        leads = self.quorum is not None and self.quorum.leader == replica
+        return leads and self.engine.moves_leadership
 
     @property
     def grace_ms(self) -> int:

@@ -210,7 +210,7 @@ def one_voter_change_at_a_time(case: Case) -> str | None:
         change = quorum.pending
         return f"{change.kind} {change.replica} is pending: {change.waiting_for}"
     if not quorum.record_committed:
-        return f"the voter record at offset {quorum.record.offset} is not committed yet"
+        return f"{quorum.basis} is not committed yet"
     return None
 
 

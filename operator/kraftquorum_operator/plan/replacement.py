@@ -2,7 +2,8 @@
 
 Each node id has its own small state machine, derived from the observation. The first
 that can act does, so that a blocked one delays no other. The order is KIP-856's: join,
-catch up, AddVoter(new), RemoveVoter(old). The operator deletes the claim first, then
+catch up, AddVoter(new), RemoveVoter(old); an engine that takes no second voter of an id
+has the last two the other way round. The operator deletes the claim first, then
 the pod; otherwise the new pod would run on the old data.
 """
 
@@ -75,9 +76,10 @@ def _steps(case: Case) -> Iterator[Step]:
 def _add_back(case: Case) -> Action | None:
     """Add a wanted replica that was a voter before, as its record says, and is none now.
 
-    With `order: RemoveFirst` the lost voter is removed before its replacement is added; until
-    then one failure less is tolerated, so nothing that an operation waits for may hold this
-    back. What blocks here is reported by `grow`, which does the same for new replicas.
+    With `order: RemoveFirst`, or an engine that takes no second voter of an id, the lost voter is
+    removed before its replacement is added. Until then one failure less is tolerated, so nothing
+    that an operation waits for may hold this back. What blocks here is reported by `grow`, which
+    does the same for new replicas.
     """
     quorum, statefulset = case.observation.quorum, case.observation.statefulset
     if quorum is None or statefulset is None or len(quorum.voters) >= case.spec.voters:
@@ -126,7 +128,7 @@ def remove(case: Case, ordinal: int, old: ReplicaId) -> Action | Wait:
     )
     if wait is not None or case.observation.quorum is None:
         return wait or Wait(guards.leader_elected.name, "no leader has answered yet")
-    return RemoveVoter(old, case.observation.quorum.record)
+    return RemoveVoter(old, case.observation.quorum.basis)
 
 
 def _replace(case: Case, ordinal: int) -> Step:
@@ -176,7 +178,7 @@ def _replace_unreliable(
     if blocked is not None and reported is not None:
         held_back = f"not replaced, {blocked.guard}: {blocked.why}"
         return Wait(reported.guard, f"{reported.why}; {held_back}")
-    if case.observation.quorum is not None and case.observation.quorum.leader == old:
+    if case.must_resign(old):
         return move_leadership(subject)
     return _replace_storage(case, old.node_id, reason) or reported
 
@@ -211,7 +213,7 @@ def admit(case: Case, ordinal: int, *, replaces: ReplicaId | None) -> Action | W
         )
         if wait is not None:
             return wait
-        if case.spec.replacement.order == "RemoveFirst":
+        if case.engine.one_voter_per_id or case.spec.replacement.order == "RemoveFirst":
             return remove(case, ordinal, replaces)
     wait = first_block(
         subject,
@@ -224,7 +226,7 @@ def admit(case: Case, ordinal: int, *, replaces: ReplicaId | None) -> Action | W
     record = unrecorded(case.observation, node.replica)
     if wait is None and record is not None and case.observation.statefulset is not None:
         return RecordClaims(case.observation.statefulset.uid, (record,))
-    return wait or AddVoter(node.replica, node.peer_endpoint, quorum.record, replaces)
+    return wait or AddVoter(node.replica, node.peer_endpoint, quorum.basis, replaces)
 
 
 def _leaving_observer(case: Case, subject: Case) -> Action | Wait | None:
@@ -436,7 +438,7 @@ def _retire_one(
     if wait is not None:
         return wait
     step = restart(subject, pod, "its volume claim is being deleted")
-    if quorum.leader == node.replica and isinstance(step, DeletePod | EvictPod):
+    if case.must_resign(node.replica) and isinstance(step, DeletePod | EvictPod):
         return move_leadership(subject)
     return step
 

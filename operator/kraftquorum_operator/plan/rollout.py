@@ -44,7 +44,7 @@ def roll(case: Case) -> Action | Wait | None:
     )
     if wait is not None:
         return wait
-    if leads(pod) and len(quorum.voters) > 1:
+    if case.must_resign(quorum.leader) and leads(pod) and len(quorum.voters) > 1:
         return move_leadership(subject)
     if pod.terminating:
         return first_block(subject, guards.node_answers)

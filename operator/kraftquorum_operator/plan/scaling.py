@@ -123,12 +123,12 @@ def _remove_voter(case: Case, voter: Progress) -> Action | Wait:
     )
     if wait is not None:
         return wait
-    if quorum.leader == old:
+    if case.must_resign(old):
         return move_leadership(subject)
     uncounted = first_block(subject, guards.budget_counts_voters)
     if uncounted is not None:
         uncounted = missed_count(subject) or uncounted
-    return _uncount(case, subject, old) or uncounted or RemoveVoter(old, quorum.record)
+    return _uncount(case, subject, old) or uncounted or RemoveVoter(old, quorum.basis)
 
 
 def _uncount(case: Case, subject: Case, old: ReplicaId) -> Action | None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field, replace
 
+from kraftquorum_operator.model.engine import RAFTNODE, Engine
 from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
+    Quorum,
     ReplicaId,
     VoterRecord,
     majority,
@@ -28,6 +30,8 @@ class Truth:
     """The truth. `replicas` is None until the StatefulSet exists."""
 
     spec: QuorumSpec
+    engine: Engine = RAFTNODE
+    """What its replicas run. A leader that checks no change confirms no answer at once either."""
     uid: str = "resource-1"
     replicas: int | None = None
     statefulset_uid: str = "sts"
@@ -71,6 +75,9 @@ class Truth:
     budget_mark: str | None = None
     remembered_cluster_id: str | None = None
     """What the status told last."""
+    cut_off_until_ms: int = 0
+    last_answer: Quorum | None = None
+    """Of a leader that is cut off: the operator gets it until then, whatever happens meanwhile."""
     changes: list[str] = field(default_factory=list[str])
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 

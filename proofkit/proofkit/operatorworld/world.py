@@ -7,11 +7,13 @@ breaks no rule of safety.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kraftquorum_operator.model.observation import (
+    Basis,
     Budget,
     Claim,
+    DescribedVoters,
     GivenUp,
     Latch,
     LatchVoter,
@@ -44,6 +46,7 @@ class World(Truth):
             namespace="test",
             name="demo",
             uid=self.uid,
+            engine=self.engine,
             statefulset=None
             if self.replicas is None
             else StatefulSet(
@@ -61,7 +64,7 @@ class World(Truth):
             pods=tuple(self._pod(n) for n in sorted(self.runners)),
             claims=tuple(self._claim(n) for n in sorted(self.disks)),
             nodes=tuple(node for n in sorted(self.runners) if (node := self._node(n))),
-            quorum=self._quorum(),
+            quorum=self._answer(),
             latch=self.latch,
             budget=Budget(
                 "pdb",
@@ -135,6 +138,20 @@ class World(Truth):
             silent_since_ms=None if replica == self.leader else (heard or 0),
         )
 
+    def _answer(self) -> Quorum | None:
+        """What the leader answers, or one that is cut off and does not know it."""
+        return self.last_answer if self.now_ms < self.cut_off_until_ms else self._quorum()
+
+    def cut_off(self, ticks: int) -> None:
+        """The leader is cut off from the other replicas, and not from the operator.
+
+        Our own node answers nothing then: it has a majority confirm each answer.
+        """
+        answer = self._quorum()
+        if answer is not None and not self.engine.leader_checks_changes:
+            self.last_answer = replace(answer, confirmed=False)
+            self.cut_off_until_ms = self.now_ms + ticks * TICK_MS
+
     def _quorum(self) -> Quorum | None:
         if self.leader is None or not self.is_alive(self.leader) or not self.has_quorum():
             return None
@@ -145,14 +162,17 @@ class World(Truth):
         ]
         cluster_id = self.disks[self.leader.node_id].cluster_id
         assert cluster_id is not None
+        # Two answers of Kafka's confirm that the voter set of both is committed, and nothing else
+        # does. It reports neither the record nor a change under way.
+        names_record = self.engine.leader_checks_changes
         return Quorum(
             cluster_id=cluster_id,
             leader=self.leader,
             epoch=self.epoch,
             high_watermark=self.high_watermark,
             voters=tuple(self._progress(voter) for voter in self.voters),
-            committed=tuple(self.committed_voters),
-            record=self.record,
+            committed=tuple(self.committed_voters if names_record else self.voters),
+            basis=self._basis(),
             record_committed=not self.is_changing,
             observers=tuple(self._progress(o) for o in observers if o not in self.voters),
             pending=PendingChange("remove", self.replaces, appended=False, waiting_for="commit")
@@ -160,8 +180,15 @@ class World(Truth):
             else None,
             formation_completed=self.high_watermark > 0,
             epoch_committed=self.high_watermark > 0,
-            confirmed=True,
+            confirmed=names_record or not self.is_changing,
         )
+
+    def _basis(self) -> Basis:
+        """What the engine checks a voter change by."""
+        if self.engine.leader_checks_changes:
+            return self.record
+        assert self.leader is not None
+        return DescribedVoters(self.leader, self.epoch, tuple(self.voters))
 
     # --- what the operator does --------------------------------------------------------------
 
@@ -198,6 +225,7 @@ class World(Truth):
             case actions.AddVoter() | actions.RemoveVoter():
                 self._change_voters(action, stale=stale)
             case actions.MoveLeadership(leader, preferred):
+                assert self.engine.moves_leadership, "no such request"
                 if self.leader == leader and self.is_fresh(preferred):
                     self.leader, self.epoch = preferred, self.epoch + 1
                     self._append(preferred, 1)
@@ -269,7 +297,13 @@ class World(Truth):
     def _change_voters(
         self, action: actions.AddVoter | actions.RemoveVoter, *, stale: bool
     ) -> None:
-        if self.leader is None or action.expected != self.record:
+        checks = self.engine.leader_checks_changes
+        if not checks:
+            # The operator does it instead, however late it is (`execute/voters.py`).
+            if decide(self.spec, self.look(), self.now_ms) != action:
+                return
+            stale = False
+        if self.leader is None or action.basis != self._basis():
             assert stale, "S11: a change was asked of another set than the one in force"
             return
         if self.is_changing or self.replaces:
@@ -277,7 +311,12 @@ class World(Truth):
             return
         if isinstance(action, actions.AddVoter):
             if not self.is_fresh(action.replica):
+                assert checks, "a replica that lags becomes a voter"
                 return  # the leader waits for an observer to catch up, then gives up
+            if self.engine.one_voter_per_id and any(
+                voter.node_id == action.replica.node_id for voter in self.voters
+            ):
+                return  # DUPLICATE_VOTER
             alive = sum(1 for voter in self.voters if self.is_alive(voter)) + 1
             assert stale or alive >= majority(len(self.voters) + 1), "an add that cannot commit"
             self._change([*self.voters, action.replica])
@@ -289,6 +328,8 @@ class World(Truth):
             1 for voter in survivors if self.is_fresh(voter) and voter not in self.distrusted
         )
         assert stale or fresh >= majority(len(survivors)), "S23: survivors are no majority"
+        if checks and fresh < majority(len(survivors)):
+            return  # the leader waits for them, then gives up
         self._change(survivors)
 
     def _delete(self, action: actions.DeleteClaim | actions.DeletePod, *, stale: bool) -> None:
@@ -353,7 +394,8 @@ class World(Truth):
         if stale or not outdated or replica in self.distrusted or replica not in self.voters:
             return
         if self.is_fresh(replica):
-            assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"
+            if self.engine.moves_leadership:
+                assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"
             late_ones = [voter for voter in self.voters if not self.is_fresh(voter)]
             assert not late_ones, "two voters away for a new template"
 

@@ -16,8 +16,9 @@ from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
 from kraftquorum_operator.memory.request_failures import CONFLICTS_REPORTED_AFTER
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.engine import KAFKA
 from kraftquorum_operator.model.objects import ObjectRef, Owner
-from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.observation import Observation, ReplicaId, VoterRecord
 from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.plan.actions import ApplyObjects, CountPod, JoinNode, Wait
 from kraftquorum_operator.plan.compare import Desired
@@ -32,7 +33,10 @@ from proofkit.operatorworld.observations import (
     spec,
     with_node,
     with_pod,
+    with_quorum,
+    without_node,
 )
+from raftnode.commands.storage import random_id
 
 KEY = ObjectRef("Service", "demo-client")
 
@@ -254,3 +258,83 @@ async def test_a_conflict_is_no_failure_unless_it_lasts(
     ]
     failing = next(c for c in statuses[-1]["conditions"] if c["type"] == "Failing")
     assert failing["status"] == "True"
+
+
+class Leases:
+    """Held for a number of questions."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    @property
+    def held(self) -> bool:
+        self.times -= 1
+        return self.times >= 0
+
+
+class Leader:
+    """The nodes, and the removals that their leader was asked for."""
+
+    def __init__(self) -> None:
+        self.removed: list[int] = []
+
+    def of(self, _: str) -> Leader:
+        return self
+
+    async def remove_voter(self, address: str, request: Any) -> None:
+        self.removed.append(request.voter.node_id)
+
+
+def leaving() -> Observation:
+    """The fourth of four voters is to be removed, on an engine whose leader checks no change."""
+    seen = without_node(with_pod(healthy(4), pod(3, voter=False)), 3)
+    assert seen.quorum is not None
+    leaves = replace(seen.quorum.voters[3], replica=ReplicaId(3, random_id()))
+    voters = (*seen.quorum.voters[:3], leaves)
+    seen = with_quorum(seen, voters=voters, committed=tuple(v.replica for v in voters))
+    return replace(seen, engine=KAFKA)
+
+
+LEAVING = leaving()
+
+
+@pytest.mark.rule("S11", "S26")
+@pytest.mark.parametrize(
+    ("again", "held", "removed"),
+    [
+        (LEAVING, 9, [3]),
+        (with_quorum(LEAVING, confirmed=False), 9, []),
+        (with_quorum(LEAVING, epoch=4, basis=VoterRecord(9, 4)), 9, []),
+        (None, 9, []),
+        (LEAVING, 2, []),
+    ],
+    ids=["the-same", "unconfirmed", "other-voters", "gone", "lease-lost"],
+)
+async def test_a_change_that_no_leader_checks_is_observed_and_decided_again(
+    monkeypatch: pytest.MonkeyPatch, again: Observation | None, held: int, removed: list[int]
+) -> None:
+    """The Lease may run out during the second observation."""
+    seen = [LEAVING, again]
+
+    async def observe(*_: object, **__: object) -> Observed | None:
+        observation = seen.pop(0)
+        if observation is None:
+            return None
+        owner = Owner("test", "demo", UID)
+        return Observed(spec(voters=3), observation, owner, {"metadata": {}}, (), (), 1)
+
+    monkeypatch.setattr(module, "observe", observe)
+    monkeypatch.setattr(module, "compare", lambda *_: Desired({}, (), ()))
+    leader = Leader()
+    reconciler = Reconciler(
+        kube=cast("Any", Kube()),
+        nodes=cast("Any", leader),
+        lease=cast("Any", Leases(held)),
+        settings=Settings(),
+        metrics=Metrics(),
+        failpoints=Failpoints(),
+    )
+    outcome = await reconciler.reconcile("test", "demo", UID)
+    assert leader.removed == removed
+    assert seen == []
+    assert outcome.failed is not bool(removed)

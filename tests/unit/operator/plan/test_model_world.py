@@ -1,6 +1,7 @@
 """`decide` drives a model of cluster and quorum through random faults: always safe, done at last.
 
-The rules themselves are asserted in `proofkit.operatorworld.world`, against the truth.
+All of it for both engines: our own node, and one with the traits of Apache Kafka. The rules
+themselves are asserted in `proofkit.operatorworld.world`, against the truth.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftquorum_operator.model.engine import KAFKA, RAFTNODE, Engine
 from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Done, Wait
@@ -22,6 +24,8 @@ from proofkit.operatorworld.world import World
 CALM_TICKS = 400
 EXAMPLES = int(os.environ.get("KRAFTQUORUM_WALK_EXAMPLES", "60"))
 """Each takes tens of milliseconds; set it higher for a longer walk."""
+
+both_engines = pytest.mark.parametrize("engine", [RAFTNODE, KAFKA], ids=lambda made: made.name)
 
 WALK = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -47,8 +51,9 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
     )
 
 
-ROLLING = ("crash", "scale", "retemplate", "miscount", "freeze", "thaw", "look_again")
-GENTLE = ("crash", "delete_pod", "edit_budget", "miscount", "scale", "freeze", "thaw", "look_again")
+LATE = ("freeze", "thaw", "look_again", "cut_off")
+ROLLING = ("crash", "scale", "retemplate", "miscount", *LATE)
+GENTLE = ("crash", "delete_pod", "edit_budget", "miscount", "scale", *LATE)
 HANDS = (
     "scale_statefulset",
     "delete_statefulset",
@@ -64,8 +69,8 @@ HANDS = (
 LOSING = ("wipe", "corrupt", "delete_claim")
 
 
-def start(voters: int, **changes: object) -> World:
-    return World(QuorumSpec.model_validate({"voters": voters, **changes}))
+def start(engine: Engine, voters: int, **changes: object) -> World:
+    return World(QuorumSpec.model_validate({"voters": voters, **changes}), engine)
 
 
 def run(world: World, steps: int) -> None:
@@ -96,6 +101,8 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
     match fault.kind:
         case "crash":
             world.crash(fault.ordinal, fault.ticks)
+        case "cut_off":
+            world.cut_off(fault.ticks)
         case "scale":
             world.spec = world.spec.model_copy(update={"voters": 1 + fault.ordinal})
         case "freeze":
@@ -162,26 +169,29 @@ def settle(world: World) -> None:
     assert {runner.revision for runner in world.runners.values()} == {world.revision}
 
 
+@both_engines
 @given(voters=st.integers(1, 5))
 @WALK
-def test_formation_converges(voters: int) -> None:
-    world = start(voters)
+def test_formation_converges(engine: Engine, voters: int) -> None:
+    world = start(engine, voters)
     settle(world)
     assert not [c for c in world.changes if c.startswith("Delete")]
 
 
+@both_engines
 @given(voters=st.sampled_from([1, 3, 5]), plan=faults(*GENTLE))
 @WALK
 def test_gentle_faults_and_scaling_and_late_actions_converge(
-    voters: int, plan: list[Fault]
+    engine: Engine, voters: int, plan: list[Fault]
 ) -> None:
-    world, frozen = start(voters), []
+    world, frozen = start(engine, voters), []
     for fault in plan:
         run(world, fault.steps)
         inject(world, fault, frozen)
     settle(world)
 
 
+@both_engines
 @given(
     voters=st.sampled_from([3, 5]),
     order=st.sampled_from(["AddFirst", "RemoveFirst"]),
@@ -189,9 +199,9 @@ def test_gentle_faults_and_scaling_and_late_actions_converge(
 )
 @WALK
 def test_lost_disks_that_a_majority_survives_are_replaced(
-    voters: int, order: str, plan: list[Fault]
+    engine: Engine, voters: int, order: str, plan: list[Fault]
 ) -> None:
-    world, frozen = start(voters, replacement={"order": order}), []
+    world, frozen = start(engine, voters, replacement={"order": order}), []
     run(world, 20)
     for fault in plan:
         run(world, fault.steps)
@@ -201,15 +211,16 @@ def test_lost_disks_that_a_majority_survives_are_replaced(
     settle(world)
 
 
+@both_engines
 @given(
     voters=st.sampled_from([2, 3, 5]), order=st.booleans(), plan=faults(*GENTLE, *LOSING, *HANDS)
 )
 @WALK
 def test_what_people_do_by_hand_is_put_right_again(
-    voters: int, order: bool, plan: list[Fault]
+    engine: Engine, voters: int, order: bool, plan: list[Fault]
 ) -> None:
     """With disks lost on top, as many as a majority survives; at last nobody meddles any more."""
-    world, frozen = start(voters), []
+    world, frozen = start(engine, voters), []
     run(world, 20 * order)
     for fault in plan:
         run(world, fault.steps)
@@ -220,10 +231,13 @@ def test_what_people_do_by_hand_is_put_right_again(
     settle(world)
 
 
+@both_engines
 @given(voters=st.integers(1, 5), plan=faults(*GENTLE, *LOSING, *HANDS))
 @WALK
-def test_no_fault_at_all_makes_the_operator_break_a_rule(voters: int, plan: list[Fault]) -> None:
-    world, frozen = start(voters), []
+def test_no_fault_at_all_makes_the_operator_break_a_rule(
+    engine: Engine, voters: int, plan: list[Fault]
+) -> None:
+    world, frozen = start(engine, voters), []
     for fault in plan:
         run(world, fault.steps)
         inject(world, fault, frozen)
@@ -231,12 +245,13 @@ def test_no_fault_at_all_makes_the_operator_break_a_rule(voters: int, plan: list
     assert len(world.clusters) <= 1
 
 
+@both_engines
 @given(voters=st.sampled_from([1, 3, 5]), plan=faults(*ROLLING), later=faults(*ROLLING))
 @WALK
 def test_new_templates_are_rolled_one_by_one_whatever_else_happens(
-    voters: int, plan: list[Fault], later: list[Fault]
+    engine: Engine, voters: int, plan: list[Fault], later: list[Fault]
 ) -> None:
-    world, frozen = start(voters), []
+    world, frozen = start(engine, voters), []
     run(world, 20)
     world.retemplate()
     for fault in [*plan, Fault("retemplate"), *later]:
@@ -246,11 +261,14 @@ def test_new_templates_are_rolled_one_by_one_whatever_else_happens(
 
 
 @pytest.mark.rule("S22")
+@both_engines
 @pytest.mark.parametrize("voters", [3, 5])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_drain_and_a_roll_never_take_a_majority_together(voters: int, again: bool) -> None:
+def test_a_drain_and_a_roll_never_take_a_majority_together(
+    engine: Engine, voters: int, again: bool
+) -> None:
     """However late an operator that was stopped carries out what it had decided."""
-    world = start(voters)
+    world = start(engine, voters)
     settle(world)
     world.retemplate()
     decision = decide(world.spec, world.look(), world.now_ms)
@@ -266,15 +284,16 @@ def test_a_drain_and_a_roll_never_take_a_majority_together(voters: int, again: b
     settle(world)
 
 
+@both_engines
 @given(
     voters=st.sampled_from([3, 5]), lost=st.integers(0, 4), at=st.integers(0, 60), end=st.booleans()
 )
 @WALK
 def test_a_template_that_does_not_start_stops_at_one_pod_and_a_mended_one_goes_on(
-    voters: int, lost: int, at: int, end: bool
+    engine: Engine, voters: int, lost: int, at: int, end: bool
 ) -> None:
     """With a disk lost before, while or after it is stuck; the quorum goes on all along."""
-    world = start(voters)
+    world = start(engine, voters)
     settle(world)
     world.retemplate(bad=True)
     run(world, at)
@@ -292,13 +311,14 @@ def test_a_template_that_does_not_start_stops_at_one_pod_and_a_mended_one_goes_o
     settle(world)
 
 
+@both_engines
 @given(voters=st.sampled_from([1, 3, 5]), at=st.integers(0, 12), plan=faults("crash", "delete_pod"))
 @WALK
 def test_a_bad_template_at_the_first_formation_is_mended_without_a_leader(
-    voters: int, at: int, plan: list[Fault]
+    engine: Engine, voters: int, at: int, plan: list[Fault]
 ) -> None:
     """Before the latch, or with some pods formed and others stuck; no claim is ever touched."""
-    world, frozen = start(voters), []
+    world, frozen = start(engine, voters), []
     run(world, at)
     world.retemplate(bad=True)
     for ordinal in range(voters):
@@ -314,13 +334,14 @@ def test_a_bad_template_at_the_first_formation_is_mended_without_a_leader(
     assert len(world.clusters) == 1
 
 
+@both_engines
 @pytest.mark.parametrize("voters", [1, 2, 3, 4, 5])
-def test_all_claims_deleted_at_once_are_replaced_one_by_one(voters: int) -> None:
+def test_all_claims_deleted_at_once_are_replaced_one_by_one(engine: Engine, voters: int) -> None:
     """`kubectl delete pvc --all`: each claim is held by its pod until the operator ends that.
 
     One or two voters have nobody to spare, so they wait for the quorum to be grown.
     """
-    world = start(voters)
+    world = start(engine, voters)
     settle(world)
     first = set(world.voters)
     for ordinal in range(voters):

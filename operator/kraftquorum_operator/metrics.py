@@ -23,25 +23,12 @@ from kraftquorum_operator.report.conditions import (
 from kraftquorum_operator.report.operations import operations
 from kraftquorum_operator.report.unobserved import KNOWN
 from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, InfoRow, MetricTable
-from raftnode.errors import ExitCode
 
 QUORUM = ("namespace", "quorum")
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 ACTIONS = tuple(kind.__name__ for kind in get_args(Action))
 CERTIFICATES = ("node", "operator", "ca")
 RESULTS = ("action", "wait", "done", "error", "standby")
-DISK_EXITS = frozenset(
-    {
-        ExitCode.STORAGE_FAILED,
-        ExitCode.STORAGE_LOST,
-        ExitCode.STORAGE_CORRUPT,
-        ExitCode.STORAGE_IDENTITY,
-        ExitCode.STORAGE_FULL,
-        ExitCode.STORAGE_STALE,
-        ExitCode.STORAGE_STALLED,
-    }
-)
-"""Exit codes of a node that concern its disk."""
 
 
 def _gauge(text: str, *labels: str) -> GaugeRow[Any]:
@@ -202,7 +189,10 @@ class Metrics(MetricTable[Any]):
             for voter in voters
         )
         self.voters_storage_gone.labels(*key).set(gone)
-        failing = sum(pod.exit_code in DISK_EXITS and not pod.ready for pod in observation.pods)
+        failing = sum(
+            observation.engine.storage_exit(pod.exit_code) is not None and not pod.ready
+            for pod in observation.pods
+        )
         self.pods_storage_failing.labels(*key).set(failing)
 
     def _observe_certificates(self, key: tuple[str, str], observation: Observation) -> None:

@@ -24,10 +24,6 @@ from kraftquorum_operator.model.observation import (
     StatefulSet,
 )
 
-STALE = 17
-"""Exit code of a node whose peer reported that its storage is an old copy (S3): content that was
-restored below the same claim, which no record here shows."""
-
 
 def voters_of(observation: Observation) -> frozenset[ReplicaId]:
     """All voters, in force or committed; without a leader the last known ones."""

@@ -9,10 +9,8 @@ volume, because a person finds a disk by those.
 from __future__ import annotations
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.engine import StorageFault
 from kraftquorum_operator.model.observation import Node, Observation, ReplicaId, Trouble
-
-CORRUPT, FULL = 12, 16
-"""Exit codes of a node: corruption that a crash cannot explain; no free space for a write."""
 
 _MIB = 1 << 20
 
@@ -39,7 +37,7 @@ def damaged_storage(observation: Observation) -> tuple[Trouble, ...]:
         for node in observation.nodes
         if (why := why_damaged(node)) is not None
     ]
-    troubles += _ended(observation, CORRUPT, "StorageDamaged")
+    troubles += _ended(observation, "corrupt", "StorageDamaged")
     return tuple(sorted(troubles, key=lambda trouble: trouble.ordinal))
 
 
@@ -55,7 +53,7 @@ def low_disks(observation: Observation) -> tuple[Trouble, ...]:
         for node in observation.nodes
         if node.disk_low or node.snapshot_room_missing_bytes
     ]
-    troubles += _ended(observation, FULL, "DiskLow")
+    troubles += _ended(observation, "full", "DiskLow")
     return tuple(sorted(troubles, key=lambda trouble: trouble.ordinal))
 
 
@@ -64,13 +62,19 @@ def disk_alarms(observation: Observation) -> tuple[Trouble, ...]:
     return (*damaged_storage(observation), *low_disks(observation))
 
 
-def _ended(observation: Observation, code: int, reason: str) -> list[Trouble]:
+def _ended(observation: Observation, fault: StorageFault, reason: str) -> list[Trouble]:
     return [
         Trouble(
-            pod.ordinal, _disk(observation, pod.ordinal), reason, pod.detail or f"exit code {code}"
+            pod.ordinal,
+            _disk(observation, pod.ordinal),
+            reason,
+            pod.detail or f"exit code {pod.exit_code}",
         )
         for pod in observation.pods
-        if pod.exit_code == code and not pod.ready and observation.node(pod.ordinal) is None
+        if (ended := observation.engine.storage_exit(pod.exit_code)) is not None
+        and ended.fault == fault
+        and not pod.ready
+        and observation.node(pod.ordinal) is None
     ]
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kraftquorum_operator.judge.copies import STALE, unrecorded
-from kraftquorum_operator.judge.disks import CORRUPT
+from kraftquorum_operator.judge.copies import unrecorded
 from kraftquorum_operator.model.observation import Node, Pod, ReplicaId
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import (
@@ -30,12 +29,6 @@ from kraftquorum_operator.plan.actions import (
 )
 from kraftquorum_operator.plan.guards import VOTER_CHANGE, Case, Guard, first_block
 from kraftquorum_operator.plan.restart import restart
-
-REPLACE_ME_RESTARTS = {CORRUPT: 2, 13: 2, STALE: 2, 10: 3, 18: 3}
-"""Exit codes that concern the disk, and after how many restarts they count: 12 corrupt, 13 identity
-(the node must be replaced), 17 stale (a peer reported that it is an old copy, S3), 10 failed
-write or fsync, 18 a disk that did not answer (S35). The kubelet waits 30 s before the third
-restart, so a fault that passes by then costs no disk."""
 
 STUCK_POD_MS = 10_000
 """How long a pod may wait for a missing claim before the operator recreates the pod."""
@@ -266,10 +259,10 @@ def _silent_voter(case: Case, ordinal: int) -> Step:
         guards.majority_survives_loss,
         guards.deletion_policy_allows,
     )
-    reasons = {STALE: "the replica's storage is an old copy", CORRUPT: DAMAGED}
+    reasons = {"stale": "the replica's storage is an old copy", "corrupt": DAMAGED}
     pod = case.observation.pod(ordinal)
-    code = None if pod is None else pod.exit_code
-    reason = STORAGE_LOST if code is None else reasons.get(code, STORAGE_LOST)
+    storage_exit = case.engine.storage_exit(pod.exit_code if pod is not None else None)
+    reason = reasons.get(storage_exit.fault, STORAGE_LOST) if storage_exit else STORAGE_LOST
     return blocked or _replace_storage(case, ordinal, reason) or waiting
 
 
@@ -304,16 +297,19 @@ def _before_giving_up(case: Case, ordinal: int, waiting: Wait) -> Action | Wait 
     pod, claim = case.observation.pod(ordinal), case.observation.claim(ordinal)
     if pod is not None and (roll := _outdated(case, pod)) is not None:
         return roll
-    sound = claim is not None and not claim.terminating and not _is_broken(pod, claim.phase)
+    sound = claim is not None and not claim.terminating and not _is_broken(case, pod, claim.phase)
     return waiting if sound else None
 
 
-def _is_broken(pod: Pod | None, phase: str) -> bool:
+def _is_broken(case: Case, pod: Pod | None, phase: str) -> bool:
     if phase == "Lost":
         return True
-    if pod is None or pod.exit_code is None or pod.ready:
+    if pod is None or pod.ready:
         return False
-    return pod.restarts >= REPLACE_ME_RESTARTS.get(pod.exit_code, 1_000_000)
+    storage_exit = case.engine.storage_exit(pod.exit_code)
+    if storage_exit is None or storage_exit.restarts is None:
+        return False
+    return pod.restarts >= storage_exit.restarts
 
 
 def _replace_storage(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Action | Wait | None:

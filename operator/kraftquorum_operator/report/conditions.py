@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kraftquorum_operator.judge.access import access_obstacle
-from kraftquorum_operator.judge.copies import STALE, copied_voters, why_copied
+from kraftquorum_operator.judge.copies import copied_voters, why_copied
 from kraftquorum_operator.judge.disks import damaged_storage, low_disks
 from kraftquorum_operator.judge.given_up import failing_in_a_row
 from kraftquorum_operator.judge.log_size import why_log_outgrows
@@ -137,7 +137,14 @@ def _formation_blocked(context: Context) -> Answer:
 def _volume_from_copy(context: Context) -> Answer:
     """A replica's volume was restored from a copy; the replica counts in no majority."""
     copied = copied_voters(context.observation)
-    stale = [pod for pod in context.observation.pods if pod.exit_code == STALE and not pod.ready]
+    # Content that was restored below the same claim, which no record shows: a peer has noticed it.
+    stale = [
+        pod
+        for pod in context.observation.pods
+        if (ended := context.observation.engine.storage_exit(pod.exit_code)) is not None
+        and ended.fault == "stale"
+        and not pod.ready
+    ]
     if stale and not copied:
         return True, "StorageStale", "; ".join(f"pod {pod.name}: {pod.detail}" for pod in stale)
     if not copied:

@@ -13,10 +13,6 @@ from kraftquorum_operator import names
 from kraftquorum_operator.model.observation import Observation, Pod, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import OPERATIONS_MAX, Operation
-from kraftquorum_operator.plan.replacement import REPLACE_ME_RESTARTS
-
-LOST = 11
-"""A node's exit code when its directory is missing or is another one."""
 
 Kind = Literal["Formation", "Replacement", "Addition", "Removal", "Restart"]
 
@@ -170,7 +166,8 @@ def _is_disk_lost(observation: Observation, node_id: int, voter: ReplicaId) -> b
         record = observation.statefulset.record(node_id)
         if record is not None and record.directory_id == voter.directory_id:
             return True  # a new claim in place of the recorded one
-    return pod is not None and pod.exit_code in {*REPLACE_ME_RESTARTS, LOST}
+    ended = observation.engine.storage_exit(pod.exit_code) if pod is not None else None
+    return ended is not None and ended.fault != "full"
 
 
 def _is_outdated(observation: Observation, pod: Pod | None) -> bool:

@@ -15,7 +15,6 @@ from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.http.page.verdict import judge
-from kraftquorum_operator.judge.copies import STALE
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.report.conditions import Stamp, conditions
@@ -25,6 +24,7 @@ from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.fleet import NAMESPACE, Fleet, FleetKube
 from proofkit.operatorworld.observations import NOW_MS, healthy, spec
+from raftnode.errors import ExitCode
 
 FORBIDDEN = RefusedError(403, "Forbidden", "pods is forbidden")
 AWAY = KubeUnavailableError(500, "InternalError", "etcdserver: request timed out")
@@ -164,7 +164,9 @@ def test_what_cannot_be_seen_is_neither_a_fault_nor_a_repair() -> None:
 def test_a_pod_s_end_is_told_though_no_replica_answers() -> None:
     """That a disk is a stale copy stands in the pod's exit code; that none is would be a guess."""
     observation = replace(healthy(), nodes=(), quorum=None)
-    stale = replace(observation.pods[0], ready=False, exit_code=STALE, detail="STORAGE_STALE")
+    stale = replace(
+        observation.pods[0], ready=False, exit_code=ExitCode.STORAGE_STALE, detail="STORAGE_STALE"
+    )
     observation = replace(observation, pods=(stale, *observation.pods[1:]))
     decision = decide(spec(voters=3), observation, NOW_MS)
     found = {c.type: c for c in conditions(observation, 3, decision, (), Stamp("1", 1))}

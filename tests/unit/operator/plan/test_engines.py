@@ -9,13 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from kraftquorum_operator.model.engine import KAFKA, RAFTNODE, Engine
+from kraftquorum_operator.judge.disks import disk_alarms
+from kraftquorum_operator.model.engine import KAFKA, RAFTNODE, Engine, StorageExit
 from kraftquorum_operator.model.observation import Observation, Progress, ReplicaId, VoterRecord
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import (
     Action,
     AddVoter,
     Decision,
+    DeleteClaim,
     Done,
     EvictPod,
     MoveLeadership,
@@ -37,6 +39,7 @@ from proofkit.operatorworld.observations import (
     with_node,
     with_pod,
     with_quorum,
+    without_node,
 )
 from proofkit.operatorworld.world import World
 
@@ -209,6 +212,31 @@ def test_a_leader_that_is_cut_off_gives_up_no_disk() -> None:
     assert world.has_quorum()
     assert [v.node_id for v in world.voters] == [0, 1, 2]
     assert {lost, down}.isdisjoint(world.voters)
+
+
+# --- exit codes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.model.engine:Engine.storage_exit",
+    "self.storage_exits",
+    "RAFTNODE.storage_exits",
+)
+@pytest.mark.parametrize("known", RAFTNODE.storage_exits, ids=lambda known: known.fault)
+def test_a_disk_is_given_up_only_for_an_exit_code_of_its_own_engine(known: StorageExit) -> None:
+    ended = replace(pod(2), ready=False, running=False, exit_code=known.code, restarts=5)
+    broken = with_quorum(
+        without_node(with_pod(healthy(), ended), 2),
+        voters=(*healthy().quorum.voters[:2], voter(2, silent_ms=20_000)),
+    )
+    step = decided(broken, RAFTNODE)
+    if known.restarts is None:
+        assert isinstance(step, Wait), "it waits for room, or for the disk that is not mounted"
+    else:
+        assert isinstance(step, DeleteClaim)
+    assert isinstance(decided(broken, KAFKA), Wait), "it exits with this code for another reason"
+    assert disk_alarms(replace(broken, engine=KAFKA)) == ()
+    assert KAFKA.storage_exit(known.code) is None
 
 
 # --- leadership that cannot be moved -------------------------------------------------------------

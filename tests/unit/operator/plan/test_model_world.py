@@ -118,6 +118,10 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             world.retemplate()
         case kind if kind in {*HANDS, "edit_budget", "miscount"}:
             meddle(world, fault)
+        case "corrupt" if not world.engine.storage_exits:
+            # Nothing reports it, so a person looks and gives the disk up.
+            world.corrupt(fault.ordinal)
+            world.delete_claim(fault.ordinal)
         case _:
             getattr(world, fault.kind)(fault.ordinal)
 

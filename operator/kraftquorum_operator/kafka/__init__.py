@@ -6,7 +6,8 @@
 - `look`: reads the controllers and lets a majority confirm the leader; `facts`: what was read;
 - `refusals`: why there is no advice (pure); `advice`: what to do (pure);
 - `command`, `report`: the program's part; `exit_codes`: how it ends;
+- `quorum` (pure), `voter_requests`: what the operator's planner needs of an engine (decision 38);
 - `errors`: the tree of errors.
 
-The package stands beside the planner of our own nodes and shares nothing with it yet (decision 37).
+The command stands beside the planner of our own nodes (decision 37).
 """

@@ -118,16 +118,16 @@ def advise(
         limits: what is fresh and what is silent.
     """
     leader = next(voter for voter in quorum.voters if voter.node_id == quorum.leader_id)
-    fresh_keys = {state.key for state in quorum.voters if _fresh(state, leader, limits)}
+    fresh_keys = {state.key for state in quorum.voters if is_fresh(state, leader, limits)}
     spare = len(fresh_keys) - majority(len(quorum.voters))
 
     def judged(states: Sequence[ReplicaState], *, vote: bool) -> tuple[Standing, ...]:
         return tuple(
             Standing(
                 state,
-                _lag(state, leader),
-                _silence(state, leader),
-                _fresh(state, leader, limits),
+                lag_of(state, leader),
+                silence_of(state, leader),
+                is_fresh(state, leader, limits),
                 not vote or state.key not in fresh_keys or spare >= 1,
             )
             for state in sorted(states, key=lambda state: state.key)
@@ -247,13 +247,15 @@ def _person(text: str) -> _Decision:
     return Kind.PERSON, text, None, None
 
 
-def _lag(state: ReplicaState, leader: ReplicaState) -> int | None:
+def lag_of(state: ReplicaState, leader: ReplicaState) -> int | None:
+    """Records that a replica lacks; None: unknown."""
     if state.log_end_offset < 0:
         return None
     return max(leader.log_end_offset - state.log_end_offset, 0)
 
 
-def _silence(state: ReplicaState, leader: ReplicaState) -> int | None:
+def silence_of(state: ReplicaState, leader: ReplicaState) -> int | None:
+    """Since a replica's last Fetch, in ms by the leader's clock; None: none since the election."""
     if state.key == leader.key:
         return 0
     if state.last_fetch_ms < 0:
@@ -261,10 +263,11 @@ def _silence(state: ReplicaState, leader: ReplicaState) -> int | None:
     return max(leader.last_caught_up_ms - state.last_fetch_ms, 0)
 
 
-def _fresh(state: ReplicaState, leader: ReplicaState, limits: Limits) -> bool:
+def is_fresh(state: ReplicaState, leader: ReplicaState, limits: Limits) -> bool:
+    """Whether a replica counts for a majority that can commit now."""
     if state.key == leader.key:
         return True
-    lag, silence = _lag(state, leader), _silence(state, leader)
+    lag, silence = lag_of(state, leader), silence_of(state, leader)
     if lag is None or silence is None or state.last_caught_up_ms < 0:
         return False
     behind_ms = leader.last_caught_up_ms - state.last_caught_up_ms

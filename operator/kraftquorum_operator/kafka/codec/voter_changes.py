@@ -1,6 +1,6 @@
 """AddRaftVoter and RemoveRaftVoter, whose answers have the same form.
 
-`advise` sends neither; they are here so that the codec is complete and tested before they are sent.
+`advise` sends neither: see `voter_requests`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 - `look`: reads the controllers and lets a majority confirm the leader; `facts`: what was read;
 - `refusals`: why there is no advice (pure); `advice`: what to do (pure);
 - `command`, `report`: the program's part; `exit_codes`: how it ends;
-- `quorum` (pure), `voter_requests`: what the operator's planner needs of an engine (decision 38);
+- `quorum` (pure), `voter_requests`: what the operator's planner needs of an engine (decision 39);
 - `errors`: the tree of errors.
 
 The command stands beside the planner of our own nodes (decision 37).

@@ -95,7 +95,7 @@ async def test_missing_rights_are_named_with_verb_resource_and_namespace_and_wai
             group.create_task(grant_once_told())
     assert logs[0]["why"] == (
         "the operator's roles do not allow: update leases.coordination.k8s.io in namespace ops; "
-        "patch,delete pods in namespace a; patch,delete pods in namespace b"
+        "delete pods in namespace a; delete pods in namespace b"
     )
     assert logs[-1]["event"] == "startup_continued"
 

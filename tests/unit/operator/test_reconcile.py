@@ -323,8 +323,8 @@ async def test_a_change_that_no_leader_checks_is_observed_and_decided_again(
         owner = Owner("test", "demo", UID)
         return Observed(spec(voters=3), observation, owner, {"metadata": {}}, (), (), 1)
 
-    monkeypatch.setattr(module, "observe", observe)
-    monkeypatch.setattr(module, "compare", lambda *_: Desired({}, (), ()))
+    monkeypatch.setattr(looks_module, "observe", observe)
+    monkeypatch.setattr(looks_module, "compare", lambda *_: Desired({}, (), ()))
     leader = Leader()
     reconciler = Reconciler(
         kube=cast("Any", Kube()),

@@ -17,6 +17,7 @@ ACTORS = (
     "stolen volume",
     "compromised node",
     "compromised operator",
+    "dependency",
 )
 
 

@@ -56,11 +56,11 @@ class CachedQuorum:
     name: str
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
-        """Read one object; None if it is not there, or not labelled as ours."""
+        """Read one object, from the API server if no watch has it; None if it is not there."""
         informer = self.cache.informer(kind, namespace)
-        if informer is None:
-            return await self.kube.get(kind, namespace, name)
-        return informer.get(namespace, name)
+        body = None if informer is None else informer.get(namespace, name)
+        # An object that another client made under this name has no label that the watch asks for.
+        return await self.kube.get(kind, namespace, name) if body is None else body
 
     async def list(
         self, kind: str, namespace: str, selector: str = "", *, fields: str = ""

@@ -42,9 +42,7 @@ def _fields(schema: Json, path: str) -> Iterator[str]:
         mixed = "x-kubernetes-int-or-string" in field
         kind = "integer or string" if mixed else str(field.get("type", ""))
         if "enum" in field:
-            words = cast("list[object]", field["enum"])
-            # A number is what YAML reads from a word without quotes.
-            kind = ", ".join(f"`{word}`" for word in words if isinstance(word, str))
+            kind = ", ".join(f"`{word}`" for word in cast("list[str]", field["enum"]))
         bounds = [
             f"{word} {field[key]}"
             for key, word in (("minimum", "≥"), ("maximum", "≤"), ("pattern", "matches"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import cast, get_args
+from typing import cast
 
 from pydantic import JsonValue
 
@@ -87,41 +87,9 @@ def config_schema() -> dict[str, JsonValue]:
 def _property(schema: dict[str, JsonValue]) -> JsonValue:
     """One setting without a default: a default in the CRD would change existing quorums."""
     kept = {key: value for key, value in schema.items() if key not in ("title", "default")}
-    words = cast("list[str]", kept.get("enum") or [])
-    if numbers := [number for word in words if (number := _number(word)) is not None]:
-        # YAML reads an unquoted 1.3 as a number. A structural schema has no type for both.
-        del kept["type"]
-        mixed: list[JsonValue] = [*words, *numbers]
-        kept |= {"enum": mixed, "x-kubernetes-preserve-unknown-fields": True}
     default = schema["default"]
     shown = str(default).lower() if isinstance(default, bool) else default
     return kept | {"description": f"{schema['description']} The node's default: {shown}."}
-
-
-def _number(word: str) -> float | None:
-    """The number that YAML reads from an unquoted word; None: it reads text."""
-    try:
-        return float(word)
-    except ValueError:
-        return None
-
-
-def with_words(config: object) -> object:
-    """The settings with a word of the node in place of the number that YAML read from it."""
-    if not isinstance(config, dict):
-        return config
-    values = cast("dict[str, object]", config)
-    words = {name: get_args(NodeSettings.model_fields[name].annotation) for name in ALLOWED}
-    return {
-        name: next((word for word in words.get(name, ()) if _is_number(value, word)), value)
-        for name, value in values.items()
-    }
-
-
-def _is_number(value: object, word: object) -> bool:
-    """Whether a value is the number that YAML reads from a word."""
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return numeric and isinstance(word, str) and _number(word) == value
 
 
 def find_name_faults(names: Iterable[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSche
 from pydantic.alias_generators import to_camel
 
 from kraftquorum_operator.model.access import QuorumAccess
-from kraftquorum_operator.model.config import config_schema, default_of, with_words
+from kraftquorum_operator.model.config import config_schema, default_of
 from kraftquorum_operator.model.network_policy import QuorumNetworkPolicy
 from kraftquorum_operator.model.quantity import canonical
 from kraftquorum_operator.model.spec_base import Rule, SpecModel, rules
@@ -211,9 +211,9 @@ class QuorumSpec(SpecModel):
     one quorum after the other. It waits with the next quorum until all is well with the last."""
     storage: Storage = Storage()
     """The volume of each replica. Immutable."""
-    config: Annotated[
-        dict[str, JsonValue], BeforeValidator(with_words), WithJsonSchema(config_schema())
-    ] = Field(default_factory=dict[str, JsonValue])
+    config: Annotated[dict[str, JsonValue], WithJsonSchema(config_schema())] = Field(
+        default_factory=dict[str, JsonValue]
+    )
     """The nodes' settings, by the names of docs/reference/node-settings.md. A setting that is not
     here has the default of the operator or the node. The operator checks all of them by the node's
     rules. If a node would refuse them, the condition `ConfigRejected` says why, and the operator

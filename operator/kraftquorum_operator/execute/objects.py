@@ -80,10 +80,11 @@ async def _apply(body: Body, tools: Tools) -> None:
             uid = budget["metadata"]["uid"]
             await tools.kube.patch("PodDisruptionBudget", namespace, name, uid=uid, change=change)
     written = await tools.kube.apply(body)
-    again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
-    if body["kind"] == "Certificate" and name in again:
-        now = moment(int(now_utc().timestamp()))
-        await tools.kube.apply(issue_again(written, now), "status")
+    if body["kind"] == "Certificate":
+        again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
+        if name in again:
+            now = moment(int(now_utc().timestamp()))
+            await tools.kube.apply(issue_again(written, now), "status")
 
 
 async def _remove(ref: ObjectRef, tools: Tools) -> None:

@@ -6,6 +6,7 @@ description. What must not: any expectation of what they answer. Needs Java and 
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import time
@@ -69,17 +70,27 @@ class KafkaQuorum:
             votes = number < len(voters)
             initial = ["--initial-controllers", ",".join(voters)]
             which = initial if votes else ["--no-initial-controllers"]
-            arguments = ("format", "-t", self.cluster_id, "-c", str(settings), *which)
-            done = subprocess.run(
-                self.command("kafka.tools.StorageTool", *arguments),
-                capture_output=True,
-                text=True,
-                timeout=200,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
+            self._format(settings, *which)
             run = self.command("kafka.Kafka", str(settings))
             self.controllers.append(Controller(run, home, host, self.cluster_id))
+
+    def _format(self, settings: Path, *which: str) -> None:
+        arguments = ("format", "-t", self.cluster_id, "-c", str(settings), *which)
+        done = subprocess.run(
+            self.command("kafka.tools.StorageTool", *arguments),
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def replace_disk(self, number: int) -> None:
+        """End one controller and give it an empty directory with a new id; it does not start."""
+        self.kill(number)
+        home = self.controllers[number].root
+        shutil.rmtree(home / "data")
+        self._format(home / "controller.properties", "--no-initial-controllers")
 
     def start(self, number: int) -> None:
         """Start one controller, without waiting for it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -98,10 +97,7 @@ def test_three_controllers_one_killed_and_its_directory_formatted_again(
     printed = until(AdviseExitCode.AT_RISK, f"voter {dead}-{quorum.directory_ids[dead]}", *where)
     assert "cannot be reached" in printed
 
-    shutil.rmtree(quorum.controllers[dead].root / "data")
-    settings = str(quorum.controllers[dead].root / "controller.properties")
-    arguments = ("-t", quorum.cluster_id, "-c", settings, "--no-initial-controllers")
-    kafka.run(STORAGE, "format", *arguments)
+    quorum.replace_disk(dead)
     quorum.start(dead)
     old = f"{dead}-{quorum.directory_ids[dead]}"
     printed = until(AdviseExitCode.AT_RISK, "would replace a voter", *where, "--grace-s", "1")

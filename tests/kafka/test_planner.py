@@ -7,7 +7,6 @@ quorum is real: its answers, the two requests that the planner decides on, and t
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -167,11 +166,7 @@ def test_the_planner_replaces_a_lost_directory_of_kafkas(
         assert seen is not None
         number = next(n for n in range(3) if n != seen.leader.node_id)
         lost = engine.replica(number)
-        quorum.kill(number)
-        shutil.rmtree(quorum.controllers[number].root / "data")
-        settings = str(quorum.controllers[number].root / "controller.properties")
-        arguments = ("-t", quorum.cluster_id, "-c", settings, "--no-initial-controllers")
-        kafka.run("kafka.tools.StorageTool", "format", *arguments)
+        quorum.replace_disk(number)
         quorum.start(number)
         new = engine.replica(number)
         assert new != lost

@@ -7,7 +7,6 @@ carries it out although the voters that stay are no majority.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 import uuid
 from typing import Any
@@ -92,11 +91,7 @@ def test_kafka_takes_no_second_voter_of_an_id_and_checks_no_majority(
         leader = view.confirmed_quorum.leader_id
         lost, healthy = (number for number in range(3) if number != leader)
 
-        quorum.kill(lost)
-        shutil.rmtree(quorum.controllers[lost].root / "data")
-        settings = str(quorum.controllers[lost].root / "controller.properties")
-        arguments = ("-t", quorum.cluster_id, "-c", settings, "--no-initial-controllers")
-        kafka.run("kafka.tools.StorageTool", "format", *arguments)
+        quorum.replace_disk(lost)
         quorum.start(lost)
         description = observer_of(quorum, lost)
         leader = description.leader_id

@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client.configuration import Configuration
 
 from kraftquorum_operator.clients.kube import KubeClient, path
 from kraftquorum_operator.errors import ConflictError
@@ -27,6 +26,7 @@ from kraftquorum_operator.model.observation import Budget, ClaimRecord
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.resources.disruption import disruption_budget
 from kraftquorum_operator.resources.metadata import stamped
+from kubeserver import client_of
 from proofkit.operatorworld.observations import UID, healthy
 
 OWNER = Owner("test", "demo", UID)
@@ -108,17 +108,9 @@ class Place:
 @pytest.fixture
 async def place() -> AsyncIterator[Place]:
     server = ApiServer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
-    kube = KubeClient(Configuration(host=f"http://{host}:{port}"), timeout_s=60)
     nodes = cast("Any", None)
-    yield Place(server, Tools(kube, nodes, OWNER, healthy(), {}, 1, Failpoints()))
-    await kube.close()
-    await runner.cleanup()
+    async with client_of(server.answer) as kube:
+        yield Place(server, Tools(kube, nodes, OWNER, healthy(), {}, 1, Failpoints()))
 
 
 @pytest.mark.without(*BY_UID)

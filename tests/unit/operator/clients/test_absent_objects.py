@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client.configuration import Configuration
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
@@ -17,6 +16,7 @@ from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.settings import Settings
+from kubeserver import client_of
 
 NO_SUCH_OBJECT = {
     "kind": "Status",
@@ -49,16 +49,8 @@ class Held:
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[ApiServer, KubeClient]]:
     server = ApiServer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
-    kube = KubeClient(Configuration(host=f"http://{host}:{port}"), timeout_s=60)
-    yield server, kube
-    await kube.close()
-    await runner.cleanup()
+    async with client_of(server.answer) as kube:
+        yield server, kube
 
 
 @pytest.mark.parametrize(

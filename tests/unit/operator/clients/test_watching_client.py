@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client.configuration import Configuration
 
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.errors import GoneError, KubeUnavailableError, RefusedError
+from kubeserver import client_of
 
 POD = {"metadata": {"namespace": "ns", "name": "q-0", "uid": "u", "resourceVersion": "12"}}
 
@@ -44,16 +44,9 @@ class ApiServer:
 
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[ApiServer, KubeClient]]:
-    server, app = ApiServer(), web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
-    kube = KubeClient(Configuration(host=f"http://{host}:{port}"), timeout_s=60)
-    yield server, kube
-    await kube.close()
-    await runner.cleanup()
+    server = ApiServer()
+    async with client_of(server.answer) as kube:
+        yield server, kube
 
 
 def event(kind: str, body: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ import structlog
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.preflight import Namespaces
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.schedule.keepers import Keepers
 from kraftquorum_operator.schedule.wake_ups import Wakeups
@@ -45,8 +46,8 @@ STOP_CHECK_S = 1.0
 _TASKS_LEFT_BY_KOPF = ("watcher for ", "stop-flag waiter")
 """Name prefixes of the tasks that kopf does not end after an error."""
 
-Watchable = Callable[[], Awaitable[tuple[str, ...]]]
-"""Which of the namespaces can be watched now."""
+Watchable = Callable[[tuple[str, ...]], Awaitable[Namespaces]]
+"""Which of the namespaces can be watched now; called with those that are watched."""
 
 
 async def run_kopf(
@@ -70,52 +71,76 @@ async def run_kopf(
         watchable: called before each start and then every minute; None: watch all namespaces.
     """
     stop = stop or asyncio.Event()
-    chosen = settings.namespaces
+    places = _Places(watchable, wakeups, settings.namespaces)
     while True:
         try:
-            chosen = await _choose_namespaces(watchable, settings, chosen)
-            if chosen or not settings.namespaces:
-                places = settings.model_copy(update={"namespace": ",".join(chosen) or None})
+            await places.check()
+            if places.watched or not settings.namespaces:
+                update = {"namespace": ",".join(places.watched) or None}
                 changed = asyncio.Event()
-                async with _until_namespaces_change(
-                    watchable, settings, chosen, stop, changed
-                ) as flag:
-                    await _run_once(reconciler, wakeups, places, flag)
+                async with _until_namespaces_change(places, stop, changed) as flag:
+                    await _run_once(reconciler, wakeups, settings.model_copy(update=update), flag)
                 if not changed.is_set() or stop.is_set():
                     return
         except Exception as error:  # noqa: BLE001 - of kopf's; those of handlers do not come here
             log.warning("watches_restarted", why=str(error)[:300], kind=type(error).__name__)
-        watches_any = bool(chosen) or not settings.namespaces
+        watches_any = bool(places.watched) or not settings.namespaces
         if await _is_stopped(stop, RESTART_PAUSE_S if watches_any else NAMESPACES_CHECK_S):
             return
 
 
-async def _choose_namespaces(
-    watchable: Watchable | None, settings: Settings, last: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The namespaces to watch; the last ones if the API server does not answer."""
-    if watchable is None or not settings.namespaces:
-        return settings.namespaces
-    try:
-        chosen = await watchable()
-    except KubeError:
-        return last
-    if chosen != last:
-        without = sorted(set(settings.namespaces) - set(chosen))
-        log.warning("namespaces_changed", namespaces=list(chosen), without=without)
-    return chosen
+class _Places:
+    """The namespaces to watch, and the rights that are missing in them."""
+
+    def __init__(
+        self, watchable: Watchable | None, wakeups: Wakeups, configured: tuple[str, ...]
+    ) -> None:
+        self._watchable = watchable
+        self._wakeups = wakeups
+        self._configured = configured
+        self.watched = configured
+        """All of them until the API server answers."""
+        self._begun: tuple[str, ...] = ()
+        self._missing: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def may_change(self) -> bool:
+        """Not if the operator watches the whole cluster."""
+        return self._watchable is not None and bool(self._configured)
+
+    async def check(self) -> bool:
+        """Check once; returns whether others are to be watched, not so without an answer.
+
+        A watch that is open does not end with its right. So the quorums of a namespace are looked
+        at on the API server once other rights are missing there.
+        """
+        if self._watchable is None or not self._configured:
+            return False
+        try:
+            able = await self._watchable(self._begun)
+        except KubeError:
+            return False
+        self._begun = able.watched
+        before, self._missing = self._missing, able.missing
+        for place in able.watched:
+            if able.missing.get(place) != before.get(place):
+                lacking = list(able.missing.get(place, ()))
+                log.warning("namespace_rights_changed", namespace=place, missing=lacking)
+                self._wakeups.wake_all(place)
+        if able.watched == self.watched:
+            return False
+        without = sorted(set(self._configured) - set(able.watched))
+        log.warning("namespaces_changed", namespaces=list(able.watched), without=without)
+        self.watched = able.watched
+        return True
 
 
 @asynccontextmanager
 async def _until_namespaces_change(
-    watchable: Watchable | None,
-    settings: Settings,
-    chosen: tuple[str, ...],
-    stop: asyncio.Event,
-    changed: asyncio.Event,
+    places: _Places, stop: asyncio.Event, changed: asyncio.Event
 ) -> AsyncGenerator[asyncio.Event]:
     """The event that stops kopf: set with `stop` or, with `changed`, after other namespaces."""
-    if watchable is None or not settings.namespaces:
+    if not places.may_change:
         yield stop
         return
     flag = asyncio.Event()
@@ -127,7 +152,7 @@ async def _until_namespaces_change(
                     await stop.wait()
             if stop.is_set():
                 break
-            if await _choose_namespaces(watchable, settings, chosen) != chosen:
+            if await places.check():
                 changed.set()
                 break
         flag.set()

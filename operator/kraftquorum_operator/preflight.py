@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -29,8 +30,24 @@ from kraftquorum_operator.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 RETRY_S = 2.0
+FOLLOWED = replace(WATCHED[0], verbs=("list", "watch"))
+"""Without this right in a namespace, the operator does not know its quorums."""
+
 REPEAT = 30
 """The same line is logged again after this many attempts: once a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Which of the configured namespaces the operator can watch.
+
+    Attributes:
+        watched: in the configured order.
+        missing: the rights that it requires and lacks in them, as `missing_rights` writes them.
+    """
+
+    watched: tuple[str, ...]
+    missing: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 def explain(error: KubeError) -> str:
@@ -72,7 +89,8 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
         try:
             missing = await missing_rights(kube, settings)
             if missing and settings.namespaces and not await _missing_lease(kube, settings):
-                missing = missing if not await watchable_namespaces(kube, settings) else []
+                able = await watchable_namespaces(kube, settings)
+                missing = [] if able.watched else missing
         except RefusedError as error:
             log.warning("rights_check_refused", why=str(error))
             return ""
@@ -97,20 +115,38 @@ async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
     return missing
 
 
-async def watchable_namespaces(kube: KubeClient, settings: Settings) -> tuple[str, ...]:
-    """The configured namespaces in which the operator has all rights that it requires.
+async def watchable_namespaces(
+    kube: KubeClient, settings: Settings, watched: Iterable[str] = ()
+) -> Namespaces:
+    """The configured namespaces in which the operator can work.
 
     The roles of a deleted namespace are gone. A watch on it would end the watches of all others
-    again and again. Returns all namespaces if the API server refuses the check.
+    again and again. So the operator begins to watch a namespace once it has all rights that it
+    requires there. It goes on while it can follow the resources, so that their conditions name a
+    right that was taken away. Returns all namespaces if the API server refuses the check.
+
+    Args:
+        kube: asks for the rights.
+        settings: have the namespaces.
+        watched: those that the operator watches now.
 
     Raises:
         KubeError: the API server did not answer.
     """
+    before = frozenset(watched)
+    missing: dict[str, tuple[str, ...]] = {}
+    chosen: list[str] = []
     try:
-        lacking = {place: await _missing_in(kube, place) for place in settings.namespaces}
+        for place in settings.namespaces:
+            lacking = tuple(await _missing_in(kube, place))
+            if lacking and (place not in before or await _missing_of(kube, [FOLLOWED], place)):
+                continue
+            chosen.append(place)
+            if lacking:
+                missing[place] = lacking
     except RefusedError:
-        return settings.namespaces
-    return tuple(place for place, missing in lacking.items() if not missing)
+        return Namespaces(settings.namespaces)
+    return Namespaces(tuple(chosen), missing)
 
 
 async def _missing_lease(kube: KubeClient, settings: Settings) -> list[str]:
@@ -128,8 +164,8 @@ async def _report_limits(kube: KubeClient, settings: Settings) -> None:
         places: tuple[str | None, ...] = settings.namespaces or (None,)
         missing = {place: await _missing_of(kube, [right], place) for place in places}
         if any(missing.values()) and settings.namespaces:
-            watchable = await watchable_namespaces(kube, settings)
-            missing = {place: missing[place] for place in watchable}
+            able = await watchable_namespaces(kube, settings)
+            missing = {place: missing[place] for place in able.watched}
         if texts := [text for lacking in missing.values() for text in lacking]:
             log.warning("rights_limited", missing="; ".join(texts), limits=right.limits)
 

@@ -18,6 +18,12 @@ class Wakeups:
         if event is not None:
             event.set()
 
+    def wake_all(self, namespace: str) -> None:
+        """End the pauses of all quorums of a namespace."""
+        for place, name in self._events:
+            if place == namespace:
+                self.wake(place, name)
+
     async def pause(self, namespace: str, name: str, seconds: float) -> bool:
         """Wait for a change, at most this long; returns whether there was one."""
         event = self._events.setdefault((namespace, name), asyncio.Event())

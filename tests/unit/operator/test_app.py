@@ -6,10 +6,12 @@ from typing import Any
 
 import kopf
 import pytest
+from structlog.testing import capture_logs
 
 from kraftquorum_operator import app, handlers
 from kraftquorum_operator.clients.lease_thread import LeaseThread
 from kraftquorum_operator.handlers import configure, run_kopf
+from kraftquorum_operator.preflight import Namespaces
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import load_settings
 
@@ -109,8 +111,8 @@ async def test_a_namespace_that_is_gone_restarts_no_other_one_again_and_again(mo
         served.set()
         await arguments["stop_flag"].wait()
 
-    async def watchable() -> tuple[str, ...]:
-        return tuple(name for name in ("a", "b", "c") if name not in gone)
+    async def watchable(_watched: tuple[str, ...]) -> Namespaces:
+        return Namespaces(tuple(name for name in ("a", "b", "c") if name not in gone))
 
     monkeypatch.setattr(kopf, "operator", operator)
     monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 0.001)
@@ -140,8 +142,8 @@ async def test_no_namespace_that_can_be_watched_is_waited_for_and_never_all_of_t
     async def operator(**arguments: Any) -> None:
         runs.append((arguments["clusterwide"], arguments["namespaces"]))
 
-    async def watchable() -> tuple[str, ...]:
-        return next(answers)
+    async def watchable(_watched: tuple[str, ...]) -> Namespaces:
+        return Namespaces(next(answers))
 
     monkeypatch.setattr(kopf, "operator", operator)
     monkeypatch.setattr(handlers, "RESTART_PAUSE_S", 0.001)
@@ -149,6 +151,37 @@ async def test_no_namespace_that_can_be_watched_is_waited_for_and_never_all_of_t
     async with asyncio.timeout(60):
         await run_kopf(None, Wakeups(), load_settings(namespace="a"), stop, watchable)
     assert runs == [(False, ["a"])]
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.handlers:_Places.check", "self._wakeups.wake_all(place)", "pass"
+)
+async def test_a_right_that_is_taken_away_wakes_the_quorums_of_its_namespace() -> None:
+    """Open watches outlive their right, so a quorum at rest would notice nothing."""
+    missing: dict[str, tuple[str, ...]] = {}
+
+    given: list[tuple[str, ...]] = []
+
+    async def watchable(watched: tuple[str, ...]) -> Namespaces:
+        given.append(watched)
+        return Namespaces(("a", "b"), dict(missing))
+
+    wakeups = Wakeups()
+    places = handlers._Places(watchable, wakeups, ("a", "b"))
+
+    async def woken() -> list[str]:
+        return [place for place in ("a", "b") if await wakeups.pause(place, "demo", 0.001)]
+
+    assert await woken() == []
+    assert [await places.check(), await woken()] == [False, []]
+    missing["b"] = ("list pods in namespace b",)
+    with capture_logs() as logs:
+        assert [await places.check(), await woken()] == [False, ["b"]]
+    assert logs[0]["missing"] == ["list pods in namespace b"]
+    assert [await places.check(), await woken()] == [False, []], "once"
+    missing.clear()
+    assert [await places.check(), await woken()] == [False, ["b"]]
+    assert given[:2] == [(), ("a", "b")], "a start is no going on"
 
 
 async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeypatch):

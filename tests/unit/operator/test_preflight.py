@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from kraftquorum_operator import names
 from kraftquorum_operator.errors import (
     KubeError,
     KubeUnavailableError,
@@ -18,6 +19,7 @@ from kraftquorum_operator.errors import (
     SettingsError,
 )
 from kraftquorum_operator.preflight import (
+    Namespaces,
     await_api,
     await_rights,
     explain,
@@ -120,9 +122,20 @@ async def test_a_namespace_that_is_gone_keeps_no_other_one_waiting() -> None:
     assert len(await missing_rights(roles, settings)) == len([r for r in WATCHED if not r.limits])
     async with asyncio.timeout(60):
         await await_rights(roles, settings, retry_s=0.001)
-    assert await watchable_namespaces(roles, settings) == ("a", "c")
+    assert (await watchable_namespaces(roles, settings)).watched == ("a", "c")
     refused = cast("Any", Roles(set(), FORBIDDEN))
-    assert await watchable_namespaces(refused, settings) == ("a", "b", "c")
+    assert (await watchable_namespaces(refused, settings)).watched == ("a", "b", "c")
+
+
+async def test_a_namespace_goes_on_being_watched_while_its_quorums_can_be_told() -> None:
+    settings = load_settings(namespace="a,b", lease_namespace="ops")
+    roles = Roles({("list", "persistentvolumeclaims")})
+    asked = cast("Any", roles)
+    lacking = {"a": ("list persistentvolumeclaims in namespace a",)}
+    assert await watchable_namespaces(asked, settings) == Namespaces(()), "none is begun"
+    assert await watchable_namespaces(asked, settings, ["a"]) == Namespaces(("a",), lacking)
+    roles.denied.add(("watch", names.PLURAL))
+    assert await watchable_namespaces(asked, settings, ["a"]) == Namespaces(())
 
 
 @pytest.mark.without(
@@ -144,7 +157,7 @@ async def test_a_right_that_some_quorums_need_limits_these_and_delays_no_start()
         "get,create,patch,delete secrets in namespace b"
     )
     assert line["limits"] == "quorums with TLS or access control wait; all others go on"
-    assert await watchable_namespaces(cast("Any", roles), settings) == ("a", "b")
+    assert (await watchable_namespaces(cast("Any", roles), settings)).watched == ("a", "b")
 
 
 async def test_a_namespace_that_is_gone_is_no_limit() -> None:

@@ -26,6 +26,10 @@ DEFAULT = "storageclass.kubernetes.io/is-default-class"
 DELETES_CLAIMS = '{"spec":{"deletion":{"claims":"Delete"}}}'
 
 
+REST_S = 5.0
+"""After so long, nothing of a change still wakes the operator."""
+
+
 def warned(krq, *words: str) -> bool:
     """Whether a warning event on the resource holds all these words."""
     return any(
@@ -149,7 +153,8 @@ def test_rights_that_lack_at_the_start_or_are_taken_later(krq, operators, tmp_pa
         krq.ready(3)
         assert krq.condition("Failing")["status"] == "False"
 
-        # To observe.
+        # To observe: at rest the operator reads from its watches, which stay open.
+        time.sleep(REST_S)
         grant(krq, [("list", "persistentvolumeclaims")])
         found = until_blocked(krq, "Failing", "persistentvolumeclaims", "cannot")
         assert found["reason"] == "Forbidden"

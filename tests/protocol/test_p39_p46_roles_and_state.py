@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core.effects import AppendAccepted, PersistQuorumState, Refusal, Refused
+from raftnode.core.effects import AppendAccepted, PersistQuorumState, Refused
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.records import AddVoter, FormationCompleted, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
 

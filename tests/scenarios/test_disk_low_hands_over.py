@@ -3,7 +3,8 @@
 import pytest
 
 from proofkit.playbook import Playbook
-from raftnode.core.effects import AppendAccepted, Refusal, Refused
+from raftnode.core.effects import AppendAccepted, Refused
+from raftnode.core.reasons.refusals import Refusal
 
 
 @pytest.mark.rule("S30")

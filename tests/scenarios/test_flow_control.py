@@ -6,9 +6,10 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import AppendAccepted, Refusal, Refused, ServeFetch
+from raftnode.core.effects import AppendAccepted, Refused, ServeFetch
 from raftnode.core.events import RequestReceived
 from raftnode.core.messages import FetchRequest
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.roles import Leader
 from raftnode.core.types import Offset
 

@@ -8,9 +8,10 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import AppendAccepted, Done, Refusal, Refused
+from raftnode.core.effects import AppendAccepted, Done, Refused
 from raftnode.core.elections import leadership_transfer
 from raftnode.core.events import RequestAbandoned, TimePassed
+from raftnode.core.reasons.refusals import Refusal, TransferUnderWay
 from raftnode.core.roles import Leader
 from raftnode.core.types import Epoch
 
@@ -86,7 +87,7 @@ def test_writes_that_come_meanwhile_are_refused_as_not_done():
     answer = book.answer(book.append("1", b"too late"))
     assert isinstance(answer, Refused)
     assert (answer.refusal, answer.outcome) == (Refusal.HANDING_OVER, "not_done")
-    assert answer.message == f"the leader is transferring leadership to {key_of('2')}"
+    assert answer.reason == TransferUnderWay(key_of("2"))
     book.settle()
     assert book.leaders == ["2"]
 

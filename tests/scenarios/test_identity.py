@@ -7,7 +7,8 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core import messages
-from raftnode.core.effects import HaltReason, Refusal, Refused, SendResponse
+from raftnode.core.effects import HaltReason, Refused, SendResponse
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.events import ClusterJoined, LatchReceived, RequestReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,

@@ -3,8 +3,9 @@
 import pytest
 
 from proofkit.playbook import Playbook
-from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import Refused, VoterChangeCompleted
 from raftnode.core.events import RequestAbandoned
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.records import AddVoter, RemoveVoter
 
 

@@ -4,7 +4,9 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from proofkit.playbook.book import CLUSTER_ID
-from raftnode.core.effects import Done, HaltReason, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import Done, HaltReason, Refused, VoterChangeCompleted
+from raftnode.core.reasons.refusals import Refusal
+from raftnode.core.reasons.waits import Awaited, CatchUpOfAll, NewerPrograms
 from raftnode.core.events import LatchReceived, RequestReceived, ResponseReceived
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import FetchRequest, FetchResponse
@@ -170,7 +172,7 @@ def test_upgrade_waits_for_every_voter_and_is_given_up_in_time():
     [leader] = book.leaders
     request = book.upgrade(leader, 2)
     assert book.answer(request) is None
-    assert "3-" in book[leader].replica.role.upgrade.waiting_for
+    assert book[leader].replica.role.upgrade.waiting_for == CatchUpOfAll((key_of("3"),))
     book.run(5100)
     assert refusal_of(book, request) is Refusal.WAITING
     assert AddVoter not in controls(book, leader)
@@ -198,7 +200,7 @@ def test_upgrade_waits_for_programs_that_know_the_version(old: str):
     role.progress[key_of(old)].raft_version_max = 1
     request = book.upgrade("1", 2)
     assert book.answer(request) is None
-    assert f"{old}-" in role.upgrade.waiting_for
+    assert role.upgrade.waiting_for == NewerPrograms(2, frozenset({key_of(old)}))
     book.run(1500)  # the next Fetch tells that it knows 2
     assert book.answer(request) == Done(request)
 
@@ -237,7 +239,7 @@ def test_uncommitted_upgrade_lets_no_change_pass():
     assert book.answer(added) is None
     [pending] = book["1"].replica.role.changes
     assert pending.appended is None
-    assert "raft.version" in pending.waiting_for
+    assert pending.waiting_for is Awaited.VERSION_COMMIT
     book.run(1500)
     assert isinstance(book.answer(added), VoterChangeCompleted)
 

@@ -9,7 +9,6 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.effects import (
     Done,
     Fact,
-    Refusal,
     Refused,
     SendRequest,
     VoterChangeCompleted,
@@ -20,6 +19,16 @@ from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.membership import voter_changes
 from raftnode.core.membership.reassignment import _hand_over, _voter, differences
+from raftnode.core.reasons.refusals import Refusal
+from raftnode.core.reasons.waits import (
+    Awaited,
+    BlockedStep,
+    BlockedSteps,
+    CatchUp,
+    CaughtUpMajority,
+    SuccessorLeadership,
+    SuccessorLog,
+)
 from raftnode.core.records import AddVoter, Batch, RemoveVoter, TargetVoters
 from raftnode.core.replica import Replica
 from raftnode.core.replication.progress import Progress
@@ -155,9 +164,10 @@ def test_a_step_that_cannot_be_made_says_what_each_way_waits_for():
     book.run(2500)
     book.reassign("1", "1", "4", "5")
     book.run(500)
-    reason = "a caught-up majority after the change: 2 of 4, 3 needed"
-    waits = "; ".join(f"remove {key_of(name)}: {reason}" for name in ("2", "3"))
-    assert book["1"].replica.role.step_waits_for == waits
+    majority = CaughtUpMajority(2, of=4, needed=3)
+    assert book["1"].replica.role.step_waits_for == BlockedSteps(
+        tuple(BlockedStep("remove", key_of(name), majority) for name in ("2", "3"))
+    )
 
 
 @pytest.mark.rule("P34", "P37")
@@ -167,7 +177,7 @@ def test_a_step_that_cannot_be_made_says_what_each_way_waits_for():
     "if False:",
 )
 @pytest.mark.without(
-    "core.membership.reassignment:_first_that_may", "if reason is None:", "if True:"
+    "core.membership.reassignment:_first_that_may", "if waiting_for is None:", "if True:"
 )
 def test_observer_is_added_only_once_it_is_caught_up():
     """Another that is caught up goes first. Taking `_caught_up` out of `obstacle` fails this."""
@@ -179,8 +189,9 @@ def test_observer_is_added_only_once_it_is_caught_up():
     assert steps(book, "1") == ["target", "+5"]
     described = book["1"].core.describe()
     assert described.target_committed
-    assert "4-" in described.step_waits_for
-    assert "to catch up" in described.step_waits_for
+    assert described.step_waits_for == BlockedSteps(
+        (BlockedStep("add", key_of("4"), CatchUp(key_of("4"))),)
+    )
     book.heal()
     book.run(2500)
     assert steps(book, "1") == ["target", "+5", "+4", "done"]
@@ -248,7 +259,7 @@ def test_successor_takes_no_step_before_an_entry_of_its_own_epoch_is_committed()
     book["2"].replica.high_watermark = Offset(role.epoch_start)
     book.wait(10, "2")
     assert book.voters("2") == "{1,2,3}"
-    assert "own epoch" in role.step_waits_for
+    assert role.step_waits_for is Awaited.OWN_EPOCH_COMMIT
     book["3"].flushes = True
     book.run(3000)
     assert book.voters("2") == "{1,2,3,4,5}"
@@ -506,7 +517,7 @@ def test_leader_that_nobody_can_succeed_stays(monkeypatch: pytest.MonkeyPatch):
     book.reassign("1", "2")
     book.run(1000)
     assert book["1"].role == "leader"
-    assert "to transfer leadership to" in book["1"].replica.role.step_waits_for
+    assert book["1"].replica.role.step_waits_for is Awaited.SUCCESSOR
     monkeypatch.undo()
     book.run(4000)
     assert (book.leaders, book.voters("2")) == (["2"], "{2}")
@@ -538,11 +549,11 @@ def test_description_tells_the_target_and_how_far_it_is():
     described = book["1"].core.describe()
     assert [one.key.node_id for one in described.target_voters] == [1, 2, 4]
     assert described.target_record == book["1"].replica.log.assignment_record
-    assert described.step_waits_for
+    assert described.step_waits_for is not None
     book.heal()
     book.run(4000)
     done = book["1"].core.describe()
-    assert (done.target_voters, done.step_waits_for) == ((), "")
+    assert (done.target_voters, done.step_waits_for) == ((), None)
     assert [one.key.node_id for one in done.voters] == [1, 2, 4]
 
 
@@ -609,7 +620,7 @@ def test_target_waits_for_an_entry_of_the_leaders_own_epoch():
     assert book["2"].high_watermark <= book["2"].replica.role.epoch_start
     request = book.reassign("2", "1", "2")
     assert not book["2"].replica.log.target_voters
-    assert "own epoch" in book["2"].replica.role.target.waiting_for
+    assert book["2"].replica.role.target.waiting_for is Awaited.OWN_EPOCH_COMMIT
     book["1"].flushes = book["3"].flushes = True
     book.run(3000)
     assert book.answer(request) == Done(request)
@@ -629,7 +640,7 @@ def test_leader_that_is_elected_again_does_not_hand_over_in_circles():
     book.reassign("1", "2")
     book.run(2 * book.config.fetch_timeout_ms - 100)
     assert book.leaders == ["1"]
-    assert "the pause before the next attempt" in book["1"].replica.role.step_waits_for
+    assert book["1"].replica.role.step_waits_for is Awaited.TRANSFER_PAUSE
     book.run(3000)
     assert (book.leaders, book.voters("2")) == (["2"], "{2}")
 
@@ -642,13 +653,13 @@ def test_leadership_is_handed_to_the_one_that_is_named_and_again_only_after_a_wh
     replica, role = book["1"].replica, book["1"].replica.role
     last = replica.now_ms - 2 * book.config.fetch_timeout_ms
     replica.handed_over_at_ms = last + 1
-    assert _hand_over(replica, role) == "the pause before the next attempt to transfer leadership"
+    assert _hand_over(replica, role) is Awaited.TRANSFER_PAUSE
     assert (replica.handed_over_at_ms, replica.role) == (last + 1, role)
     replica.handed_over_at_ms = last
     best = key_of("3")  # both have the same
-    assert _hand_over(replica, role) == f"{best} to take leadership"
+    assert _hand_over(replica, role) == SuccessorLeadership(best)
     assert replica.handed_over_at_ms == replica.now_ms
-    assert _hand_over(replica, role) == f"{best} to have the whole log, before it takes leadership"
+    assert _hand_over(replica, role) == SuccessorLog(best)
     replica.now_ms += book.config.election_timeout_ms - 1
     leadership_transfer.advance(replica, role)
     assert replica.role is role

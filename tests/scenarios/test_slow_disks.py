@@ -8,7 +8,8 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, Refused
+from raftnode.core.effects import AppendAccepted, Confirmed, Refused
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.types import Offset
 
 STALLED_MS = 3000

@@ -8,8 +8,10 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import Refused, VoterChangeCompleted
 from raftnode.core.membership import voter_changes
+from raftnode.core.reasons.refusals import Refusal
+from raftnode.core.reasons.waits import AnsweringMajority, CaughtUpMajority
 from raftnode.core.roles import Leader, Sounding
 
 pytestmark = pytest.mark.rule("S34")
@@ -96,8 +98,8 @@ def test_a_reassignment_removes_who_just_died_before_who_is_well():
 def test_it_costs_one_round_and_waits_for_nothing_else():
     book = quiet("1", "2", "3")
     asked = book.remove("1", "3")
-    waits = "a majority after the change to answer: 1 of 2, 2 needed"
-    assert role_of(book, "1").changes[0].waiting_for == waits
+    waits_for = AnsweringMajority(1, of=2, needed=2)
+    assert role_of(book, "1").changes[0].waiting_for == waits_for
     before_ms = book.now_ms
     book.settle()
     assert book.now_ms == before_ms
@@ -126,7 +128,7 @@ def test_answers_count_for_twice_an_election_time_out():
     asked = book.remove("1", "5")
     book.deliver(source="1", target="2")
     book.deliver(source="2", target="1")
-    assert role_of(book, "1").changes[0].waiting_for.endswith("2 of 4, 3 needed")
+    assert role_of(book, "1").changes[0].waiting_for == AnsweringMajority(2, of=4, needed=3)
     book.crash("2")
     began_ms = book.now_ms
     for wait_ms in (2 * book.config.election_timeout_ms - 1, 1):
@@ -138,7 +140,7 @@ def test_answers_count_for_twice_an_election_time_out():
     assert (book.answer(asked), book.voters("1")) == (None, "{1,2,3,4,5}")
     book.run(1200)
     assert book.voters("1") == "{1,2,3,4,5}"
-    assert role_of(book, "1").changes[0].waiting_for.endswith("2 of 4, 3 needed")
+    assert role_of(book, "1").changes[0].waiting_for == AnsweringMajority(2, of=4, needed=3)
 
 
 @pytest.mark.without(
@@ -159,7 +161,7 @@ def test_an_answer_to_a_change_that_was_given_up_counts_for_no_later_one():
     assert not role_of(book, "1").soundings
     book.crash("2")
     again = book.remove("1", "5")
-    assert role_of(book, "1").changes[0].waiting_for.endswith("1 of 4, 3 needed")
+    assert role_of(book, "1").changes[0].waiting_for == AnsweringMajority(1, of=4, needed=3)
     assert book.answer(again) is None
 
 
@@ -172,12 +174,12 @@ def test_an_answer_to_one_change_counts_for_no_other():
     book.isolate("3", "4")
     book.add("1", "4", within_ms=300)
     book.settle()
-    assert role_of(book, "1").changes[0].waiting_for.endswith("2 of 4, 3 needed")
+    assert role_of(book, "1").changes[0].waiting_for == AnsweringMajority(2, of=4, needed=3)
     book.crash("2")
     book.wait(900, "1")
     book.remove("1", "3")
     assert book.voters("1") == "{1,2,3}"
-    assert role_of(book, "1").changes[0].waiting_for.endswith("1 of 2, 2 needed")
+    assert role_of(book, "1").changes[0].waiting_for == AnsweringMajority(1, of=2, needed=2)
 
 
 @pytest.mark.without(
@@ -191,7 +193,7 @@ def test_what_was_answered_before_something_came_in_the_way_does_not_count_after
     role.soundings["remove", key_of("3")] = Sounding(0, book.now_ms)
     role.progress[key_of("2")].last_fetch_ms = -10_000
     book.remove("1", "3")
-    assert "caught-up majority" in role.changes[0].waiting_for
+    assert role.changes[0].waiting_for == CaughtUpMajority(1, of=2, needed=2)
     assert not role.soundings
 
 
@@ -249,5 +251,5 @@ def test_who_is_there_and_not_caught_up_does_not_count():
     progress[key_of("2")].fenced = progress[key_of("3")].fenced = True
     assert voter_changes._sound(
         book["1"].replica, role_of(book, "1"), role_of(book, "1").changes[0]
-    ) == ("a majority after the change to answer: 1 of 3, 2 needed")
+    ) == AnsweringMajority(1, of=3, needed=2)
     assert book.answer(asked) is None

@@ -3,7 +3,9 @@
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core.effects import Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import Refused, VoterChangeCompleted
+from raftnode.core.reasons.refusals import Refusal
+from raftnode.core.reasons.waits import Awaited, CatchUp, CaughtUpMajority
 from raftnode.core.types import VoterRecordId
 
 pytestmark = pytest.mark.rule("P28")
@@ -58,7 +60,7 @@ def test_changes_of_leaders_of_different_epochs_never_decide_side_by_side(
     assert book.answer(request) is None
     [pending] = role.changes
     assert pending.appended is None
-    assert "own epoch" in pending.waiting_for
+    assert pending.waiting_for is Awaited.OWN_EPOCH_COMMIT
     for name in ("3", "4"):
         book[name].flushes = True
     book.run(1000)
@@ -208,7 +210,7 @@ def test_isolated_leader_removes_nobody():
     request = book.remove("1", "2")
     assert book.answer(request) is None
     assert book.voters("1") == "{1,2,3}"
-    assert "caught-up majority" in book["1"].replica.role.changes[0].waiting_for
+    assert book["1"].replica.role.changes[0].waiting_for == CaughtUpMajority(1, of=2, needed=2)
 
 
 @pytest.mark.rule("P28", "S13")
@@ -228,7 +230,7 @@ def test_observer_that_does_not_keep_up_is_not_added():
         book["1"].replica.role.progress[key_of(name)].last_fetch_ms = book.now_ms
     book.add("1", "4")
     assert book.voters("1") == "{1,2,3}"
-    assert "to catch up" in book["1"].replica.role.changes[0].waiting_for
+    assert book["1"].replica.role.changes[0].waiting_for == CatchUp(key_of("4"))
 
 
 @pytest.mark.rule("P29", "P30")

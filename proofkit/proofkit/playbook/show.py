@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
 
 from proofkit.playbook.message import Message, name_of
 from raftnode.core.effects import (
@@ -39,6 +38,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import Batch
 from raftnode.core.types import ReplicaKey
+from raftnode.runtime import wording
 
 _KEY = re.compile(r"\d+-[A-Za-z0-9_-]{22}")
 
@@ -130,7 +130,7 @@ def show_effect(effect: Effect) -> str | None:
         case HighWatermarkAdvanced(high_watermark, applicable):
             return f"committed={high_watermark} applicable={applicable}"
         case Fact(name, fields):
-            said = " ".join(f"{key}={_plain(value)}" for key, value in fields if key != "epoch")
+            said = " ".join(f"{key}={value}" for key, value in fields if key != "epoch")
             return names(f"fact {name} {said}".rstrip())
         case Halt(reason):
             return f"HALTS {reason.value}"
@@ -138,8 +138,8 @@ def show_effect(effect: Effect) -> str | None:
             return f"leads epoch {epoch} no more"
         case AppendAccepted(base_offset=offset):
             return f"accepts at {offset}"
-        case Refused(refusal=refusal, message=message, outcome=outcome):
-            return names(f"refuses {_plain(refusal)} ({outcome}): {message}")
+        case Refused(refusal=refusal, reason=reason, outcome=outcome):
+            return names(f"refuses {refusal.value} ({outcome}): {wording.refusal(reason)}")
         case VoterChangeCompleted(voters=voters):
             return names(f"completes voters={voters}")
         case Confirmed(high_watermark=high_watermark):
@@ -148,7 +148,3 @@ def show_effect(effect: Effect) -> str | None:
             return "is done"
         case _:
             return None
-
-
-def _plain(value: object) -> object:
-    return value.value if isinstance(value, Enum) else value

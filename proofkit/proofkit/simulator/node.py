@@ -30,7 +30,6 @@ from raftnode.core.effects import (
     PersistLatch,
     PersistQuorumState,
     ProveDisk,
-    Refusal,
     Refused,
     SendRequest,
     SendResponse,
@@ -52,6 +51,7 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
+from raftnode.core.reasons.refusals import LeadershipEnded
 from raftnode.core.roles import Follower
 from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, ReplicaKey
@@ -187,7 +187,7 @@ class SimNode:
         self.writes.clear()
         answers, self.answers = self.answers, {}
         for answer in answers.values():
-            answer(Refused(-1, Refusal.NOT_LEADER, "crashed", "unknown"))
+            answer(Refused(-1, LeadershipEnded(), "unknown"))
         if self.slow is not None:
             self.slow.process_ended()
         self.disk.crash(self.rng)

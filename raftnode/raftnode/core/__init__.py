@@ -8,7 +8,7 @@ leads), `replication` (what is committed), `membership` (who votes) and `snapsho
 `log_head` are what the core knows of its log, `records` its batches, `messages` what replicas send
 each other, and `types` the small values. `start_state` and `state` are what a start reads from
 disk, `conclusions` are what a leader does about all that it knows, `config` has times and limits,
-and `describe` answers DescribeQuorum. The terms:
+`describe` answers DescribeQuorum, and `reasons` say why something is not done. The terms:
 
 - *replica*: a node's id together with the UUID of its storage (`ReplicaKey`);
 - *voter*: a replica in the voter set, which comes from the log's own control

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from raftnode.core.membership import voter_changes
 from raftnode.core.membership.pending_change import PendingChange
+from raftnode.core.reasons.waits import Wait
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
 from raftnode.core.replication.progress import Progress
@@ -53,7 +54,7 @@ class QuorumDescription:
     target_record: VoterRecordId
     target_committed: bool
     assignment_record: VoterRecordId
-    step_waits_for: str
+    step_waits_for: Wait | None
     formation_completed: bool
     epoch_committed: bool
     raft_version: int
@@ -94,7 +95,7 @@ def describe(replica: Replica) -> QuorumDescription | None:
         target_record=log.target_record,
         target_committed=log.target_record.offset < replica.high_watermark,
         assignment_record=log.assignment_record,
-        step_waits_for=role.step_waits_for if log.target_voters else "",
+        step_waits_for=role.step_waits_for if log.target_voters else None,
         formation_completed=log.formation_completed,
         epoch_committed=leadership.epoch_committed(replica, role),
         raft_version=log.raft_version,

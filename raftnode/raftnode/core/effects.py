@@ -28,36 +28,10 @@ from raftnode.core.messages import (
     Request,
     Response,
 )
+from raftnode.core.reasons.refusals import Refusal, Reason
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, VoterRecordId, VoterSet
-
-
-class Refusal(enum.Enum):
-    """Why a client's or an administrator's request is not done; stable names of the API."""
-
-    NOT_LEADER = "NOT_LEADER"
-    LEADERSHIP_LOST = "LEADERSHIP_LOST"
-    HANDING_OVER = "HANDING_OVER"
-    FORMATION_INCOMPLETE = "FORMATION_INCOMPLETE"
-    STORAGE_FULL = "STORAGE_FULL"
-    TOO_MUCH_UNCOMMITTED = "TOO_MUCH_UNCOMMITTED"
-    WAITING = "WAITING"
-    TIMED_OUT = "TIMED_OUT"
-    STALE_VOTER_RECORD = "STALE_VOTER_RECORD"
-    VOTER_ALREADY_ADDED = "VOTER_ALREADY_ADDED"
-    VOTER_ALREADY_REMOVED = "VOTER_ALREADY_REMOVED"
-    NOT_AN_OBSERVER = "NOT_AN_OBSERVER"
-    LAST_VOTER = "LAST_VOTER"
-    TOO_MANY_CHANGES = "TOO_MANY_CHANGES"
-    REASSIGNMENT_PENDING = "REASSIGNMENT_PENDING"
-    AMBIGUOUS_VOTER = "AMBIGUOUS_VOTER"
-    UNSUPPORTED_VERSION = "UNSUPPORTED_VERSION"
-    VERSION_NOT_LOWERED = "VERSION_NOT_LOWERED"
-    NOT_CONFIGURED = "NOT_CONFIGURED"
-    LAST_OF_ITS_ID = "LAST_OF_ITS_ID"
-    ALREADY_FORMED = "ALREADY_FORMED"
-    NOT_LISTED = "NOT_LISTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +196,13 @@ class Refused:
     """A request is not done (`not_done`), or its outcome is open (`unknown`)."""
 
     request_id: int
-    refusal: Refusal
-    message: str
+    reason: Reason
     outcome: Literal["not_done", "unknown"] = "not_done"
+
+    @property
+    def refusal(self) -> Refusal:
+        """The kind of the refusal."""
+        return self.reason.refusal
 
 
 @dataclass(frozen=True, slots=True)

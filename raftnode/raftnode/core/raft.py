@@ -20,7 +20,6 @@ from raftnode.core.effects import (
     Effect,
     PersistClusterId,
     PersistLatch,
-    Refusal,
 )
 from raftnode.core.elections import election, epoch_rules, leadership_transfer
 from raftnode.core.events import (
@@ -62,6 +61,12 @@ from raftnode.core.messages import (
     FetchSnapshotResponse,
     VoteRequest,
     VoteResponse,
+)
+from raftnode.core.reasons.refusals import (
+    CannotTakeOver,
+    NotListed,
+    NotTheLeader,
+    OtherCluster,
 )
 from raftnode.core.replica import Replica
 from raftnode.core.replication import fetcher, leadership
@@ -301,18 +306,12 @@ class RaftCore:
     def _resign(self, event: ResignRequested) -> None:
         replica, role = self.replica, self.replica.role
         if not isinstance(role, Leader):
-            replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+            replica.refuse(event.request_id, NotTheLeader())
             return
         able = voter_changes.caught_up_voters(replica, role, replica.log.voters)
         wanted = event.preferred
         if not able or (wanted is not None and wanted not in able):
-            able_names = ", ".join(str(key) for key in able) or "none"
-            subject = "the other voters" if wanted is None else wanted
-            replica.refuse(
-                event.request_id,
-                Refusal.WAITING,
-                f"{subject} cannot take over now; caught up are: {able_names}",
-            )
+            replica.refuse(event.request_id, CannotTakeOver(wanted, tuple(able)))
             return
         leadership_transfer.begin(replica, role, able, wanted, event.request_id)
 
@@ -330,18 +329,10 @@ class RaftCore:
             if same and same_latch:
                 replica.emit(Done(event.request_id))
             else:
-                replica.refuse(
-                    event.request_id,
-                    Refusal.ALREADY_FORMED,
-                    f"this storage belongs to cluster {replica.cluster_id} already",
-                )
+                replica.refuse(event.request_id, OtherCluster(replica.cluster_id))
             return
         if is_latch and replica.key not in event.latch.voters:
-            replica.refuse(
-                event.request_id,
-                Refusal.NOT_LISTED,
-                f"{replica.key} is not one of the voters {event.latch.voters}",
-            )
+            replica.refuse(event.request_id, NotListed(replica.key, event.latch.voters))
             return
         replica.cluster_id = cluster_id
         if is_latch:

@@ -21,7 +21,6 @@ from raftnode.core.effects import (
     HighWatermarkAdvanced,
     LeadershipLost,
     PersistQuorumState,
-    Refusal,
     Refused,
     SendRequest,
     SendResponse,
@@ -29,6 +28,7 @@ from raftnode.core.effects import (
 )
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import ErrorCode, FetchResponse, Request, Response
+from raftnode.core.reasons.refusals import LeadershipEnded, Reason
 from raftnode.core.records import RAFT_VERSION, Batch, ControlRecord
 from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Role, Unattached, role_name
@@ -177,9 +177,9 @@ class Replica:
         """Answer another replica."""
         self.emit(SendResponse(request_id, response))
 
-    def refuse(self, request_id: int, refusal: Refusal, message: str) -> None:
+    def refuse(self, request_id: int, reason: Reason) -> None:
         """Refuse a request that has left no trace."""
-        self.emit(Refused(request_id, refusal, message))
+        self.emit(Refused(request_id, reason))
 
     def halt(self, reason: HaltReason, message: str) -> None:
         """Stop for good."""
@@ -325,7 +325,7 @@ class Replica:
             for request_id in sorted(role.hand_over.request_ids):
                 self.emit(Done(request_id))  # it leads no more, which is what was asked
         for confirmation in role.confirmations:
-            self.refuse(confirmation.request_id, Refusal.NOT_LEADER, "leadership was lost")
+            self.refuse(confirmation.request_id, LeadershipEnded())
         for wait in (*role.changes, role.upgrade, role.target):
             if wait is not None:
                 self.emit(*wait.leadership_lost())

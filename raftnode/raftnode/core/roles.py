@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from raftnode.core.membership.pending_change import PendingChange, PendingTarget
 from raftnode.core.membership.pending_wait import PendingUpgrade
 from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
+from raftnode.core.reasons.waits import Wait
 from raftnode.core.replication.progress import Progress
 from raftnode.core.replication.uncommitted import Uncommitted
 from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
@@ -186,7 +187,7 @@ class Leader:
     """By kind and key of the change that has no other obstacle."""
     upgrade: PendingUpgrade | None = None
     target: PendingTarget | None = None
-    step_waits_for: str = ""
+    step_waits_for: Wait | None = None
     """Why the next step of a reassignment is not made yet; shown by DescribeQuorum."""
     hand_over: HandOver | None = None
     hand_over_at_ms: int = 0

@@ -24,6 +24,7 @@ from raftnode.core.replica import Replica as CoreReplica
 from raftnode.core.replication.leadership import epoch_committed
 from raftnode.core.roles import Follower, Leader, Unattached, role_name
 from raftnode.core.types import Endpoint, VoterRecordId, format_directory_id
+from raftnode.runtime import wording
 from raftnode.runtime.process import clock
 
 
@@ -130,10 +131,11 @@ def voter_record(record: VoterRecordId) -> VoterRecord:
 def _reassignment(description: QuorumDescription) -> ReassignmentInfo | None:
     if not description.target_voters:
         return None
+    waiting_for = description.step_waits_for
     return ReassignmentInfo(
         record=voter_record(description.target_record),
         committed=description.target_committed,
-        waiting_for=description.step_waits_for,
+        waiting_for=wording.wait(waiting_for) if waiting_for else "",
     )
 
 
@@ -162,5 +164,5 @@ def _pending(change: CoreChange | None) -> PendingChange | None:
         kind=change.kind,
         replica=Replica.of(change.key),
         appended_offset=change.appended,
-        waiting_for=change.waiting_for,
+        waiting_for=wording.wait(change.waiting_for),
     )

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from raftnode.api.errors import not_leader, refusal
-from raftnode.core.effects import Confirmed, Done, Refusal, Refused, VoterChangeCompleted
+from raftnode.core.effects import Confirmed, Done, Refused, VoterChangeCompleted
 from raftnode.core.events import ConfirmRequested, Event, RequestAbandoned
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.types import Endpoint, Offset, ReplicaKey
 from raftnode.errors import RequestError
+from raftnode.runtime import wording
 
 Answer = Done | Confirmed | VoterChangeCompleted
 
@@ -97,9 +99,9 @@ class Inquiries:
 
     def error_of(self, refused: Refused) -> RequestError:
         """The API's error for a refusal of the core."""
-        if refused.refusal == Refusal.NOT_LEADER:
+        if refused.refusal is Refusal.NOT_LEADER:
             return not_leader(*self._leader())
-        return refusal(refused.refusal.value, refused.message)
+        return refusal(refused.refusal.value, wording.refusal(refused.reason))
 
     def fail_all(self, error: RequestError) -> None:
         """Fail every request that waits, because the node stops."""

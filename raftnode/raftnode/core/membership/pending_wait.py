@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from raftnode.core.effects import Effect, Refusal, Refused
+from raftnode.core.effects import Effect, Refused
+from raftnode.core.reasons.refusals import (
+    LeadershipEnded,
+    LeadershipEndedBeforeCommit,
+    NotCommittedInTime,
+    NotStartedInTime,
+    Reason,
+)
+from raftnode.core.reasons.waits import Awaited, Wait
 from raftnode.core.types import Offset
-
-NOT_BEGUN = "the leader to begin it"
-"""What a request waits for until the leader first judges it; one that comes too late never is."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +36,7 @@ class PendingWait:
     deadline_ms: int
     request_ids: set[int] = field(default_factory=set[int])
     appended: Offset | None = None
-    waiting_for: str = NOT_BEGUN
+    waiting_for: Wait = Awaited.LEADER
 
     def join(self, request_id: int, deadline_ms: int) -> None:
         """Let another request for the same thing wait, and wait as long as the later deadline."""
@@ -49,33 +54,24 @@ class PendingWait:
         """The answers once the record is committed."""
         return [answer(request_id) for request_id in sorted(self.request_ids)]
 
-    def refused(self, refusal: Refusal, message: str) -> list[Effect]:
+    def refused(self, reason: Reason) -> list[Effect]:
         """The answers while the record is not in the log."""
-        return [Refused(request_id, refusal, message) for request_id in sorted(self.request_ids)]
+        return [Refused(request_id, reason) for request_id in sorted(self.request_ids)]
 
     def timed_out(self) -> list[Effect]:
         """The answers at the deadline."""
         if self.appended is None:
-            message = f"not started in time; it waited for: {self.waiting_for}"
-            return self.refused(Refusal.WAITING, message)
-        message = f"the record at offset {self.appended} is not committed yet"
-        return self._unknown(Refusal.TIMED_OUT, message)
+            return self.refused(NotStartedInTime(self.waiting_for))
+        return self._unknown(NotCommittedInTime(self.appended))
 
     def leadership_lost(self) -> list[Effect]:
         """The answers of a leader that leads no more."""
         if self.appended is None:
-            return self.refused(Refusal.NOT_LEADER, "leadership was lost")
-        message = (
-            f"leadership was lost with the record at offset {self.appended} not yet committed: "
-            "describe the quorum to see the result"
-        )
-        return self._unknown(Refusal.LEADERSHIP_LOST, message)
+            return self.refused(LeadershipEnded())
+        return self._unknown(LeadershipEndedBeforeCommit(self.appended))
 
-    def _unknown(self, refusal: Refusal, message: str) -> list[Effect]:
-        return [
-            Refused(request_id, refusal, message, "unknown")
-            for request_id in sorted(self.request_ids)
-        ]
+    def _unknown(self, reason: Reason) -> list[Effect]:
+        return [Refused(request_id, reason, "unknown") for request_id in sorted(self.request_ids)]
 
 
 @dataclass(slots=True)

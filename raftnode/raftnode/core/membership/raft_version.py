@@ -11,10 +11,17 @@ are all there or not at all (P52), and client writes wait until every voter has 
 
 from __future__ import annotations
 
-from raftnode.core.effects import Done, Refusal
+from raftnode.core.effects import Done
 from raftnode.core.events import UpgradeRequested
 from raftnode.core.membership import voter_changes
 from raftnode.core.membership.pending_wait import PendingUpgrade
+from raftnode.core.reasons.refusals import (
+    AnotherUpgradeWaits,
+    NeverLowered,
+    NotTheLeader,
+    UnknownVersion,
+)
+from raftnode.core.reasons.waits import Awaited, CatchUpOfAll, NewerPrograms, Wait
 from raftnode.core.records import RAFT_VERSION, AddVoter, ControlRecord, RaftVersion
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
@@ -25,20 +32,17 @@ def handle_upgrade(replica: Replica, event: UpgradeRequested) -> None:
     """Accept a request for a higher version, or refuse it."""
     role, log = replica.role, replica.log
     if not isinstance(role, Leader):
-        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        replica.refuse(event.request_id, NotTheLeader())
         return
     if not 0 <= event.version <= RAFT_VERSION:
-        message = f"this program knows raft.version 0 to {RAFT_VERSION}, not {event.version}"
-        replica.refuse(event.request_id, Refusal.UNSUPPORTED_VERSION, message)
+        replica.refuse(event.request_id, UnknownVersion(event.version, known=RAFT_VERSION))
         return
     if event.version < log.raft_version:
-        message = f"the quorum is at raft.version {log.raft_version}, which is never lowered"
-        replica.refuse(event.request_id, Refusal.VERSION_NOT_LOWERED, message)
+        replica.refuse(event.request_id, NeverLowered(log.raft_version))
         return
     pending = role.upgrade
     if pending is not None and pending.version != event.version:
-        message = f"an upgrade to raft.version {pending.version} is waiting already"
-        replica.refuse(event.request_id, Refusal.TOO_MANY_CHANGES, message)
+        replica.refuse(event.request_id, AnotherUpgradeWaits(pending.version))
         return
     if pending is None:
         pending = role.upgrade = PendingUpgrade(event.version, deadline_ms=event.deadline_ms)
@@ -68,33 +72,35 @@ def advance(replica: Replica, role: Leader) -> None:
         return
     if pending.appended is not None:
         return
-    pending.waiting_for = obstacle(replica, role, pending.version) or ""
-    if not pending.waiting_for:
+    waiting_for = obstacle(replica, role, pending.version)
+    if waiting_for is None:
         _append(replica, pending)
+    else:
+        pending.waiting_for = waiting_for
 
 
-def obstacle(replica: Replica, role: Leader, version: int) -> str | None:
+def obstacle(replica: Replica, role: Leader, version: int) -> Wait | None:
     """What an upgrade waits for before it may be appended; None: nothing (P56)."""
     log = replica.log
     if log.voter_record.offset >= replica.high_watermark:
-        return "the last voter change to be committed"
+        return Awaited.VOTER_CHANGE_COMMIT
     if log.raft_version_record >= replica.high_watermark:
-        return "the last upgrade to be committed"
+        return Awaited.UPGRADE_COMMIT
     if not leadership.epoch_committed(replica, role):
-        return "an entry of the leader's own epoch to be committed"
+        return Awaited.OWN_EPOCH_COMMIT
     others = [key for key in log.voters if key != replica.key]
     present = voter_changes.caught_up_voters(replica, role, log.voters)
-    missing = [str(key) for key in others if key not in present]
+    missing = tuple(key for key in others if key not in present)
     if missing:
-        return f"all voters to catch up: {', '.join(missing)} not"
+        return CatchUpOfAll(missing)
     fetching = [
         key
         for key, progress in role.progress.items()
         if key in others or progress.is_fresh(replica.now_ms, replica.config.fetch_timeout_ms)
     ]
-    old = [str(key) for key in fetching if role.progress[key].raft_version_max < version]
+    old = frozenset(key for key in fetching if role.progress[key].raft_version_max < version)
     if old:
-        return f"programs that know raft.version {version} on {', '.join(sorted(old))}"
+        return NewerPrograms(version, old)
     return None
 
 
@@ -103,5 +109,5 @@ def _append(replica: Replica, pending: PendingUpgrade) -> None:
     if not replica.log.raft_version:
         records.extend(AddVoter(voter) for voter in replica.log.voters.voters)
     pending.appended = replica.append_control(*records).base_offset
-    pending.waiting_for = "a majority of the voters to commit it"
+    pending.waiting_for = Awaited.MAJORITY
     replica.fact("raft_version_appended", raft_version=pending.version, offset=pending.appended)

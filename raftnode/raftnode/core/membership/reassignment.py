@@ -11,11 +11,29 @@ from __future__ import annotations
 
 from typing import Literal
 
-from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.effects import Done
 from raftnode.core.elections import leadership_transfer
 from raftnode.core.events import ReassignmentRequested, Target
 from raftnode.core.membership import voter_changes
 from raftnode.core.membership.pending_change import PendingChange, PendingTarget
+from raftnode.core.reasons.refusals import (
+    AmbiguousId,
+    AnotherTargetWaits,
+    AssignmentChanged,
+    IdListedTwice,
+    NotTheLeader,
+    Reason,
+    TargetNeedsVersion,
+    UnknownId,
+)
+from raftnode.core.reasons.waits import (
+    Awaited,
+    BlockedStep,
+    BlockedSteps,
+    SuccessorLeadership,
+    SuccessorLog,
+    Wait,
+)
 from raftnode.core.records import TargetVoters
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
@@ -33,30 +51,30 @@ def handle_reassignment(replica: Replica, event: ReassignmentRequested) -> None:
     """Accept a target, or refuse it."""
     role = replica.role
     if not isinstance(role, Leader):
-        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        replica.refuse(event.request_id, NotTheLeader())
         return
     if replica.log.raft_version < NEEDS_RAFT_VERSION:
-        message = f"the quorum is at raft.version {replica.log.raft_version}; upgrade it to 2 first"
-        replica.refuse(event.request_id, Refusal.UNSUPPORTED_VERSION, message)
+        reason = TargetNeedsVersion(replica.log.raft_version, needed=NEEDS_RAFT_VERSION)
+        replica.refuse(event.request_id, reason)
         return
     target = _pinned(replica, role, event.targets)
-    if isinstance(target, Refused):
-        replica.refuse(event.request_id, target.refusal, target.message)
+    if not isinstance(target, VoterSet):
+        replica.refuse(event.request_id, target)
         return
     refusal = _take_in(replica, role, event, target)
     if refusal is not None:
-        replica.refuse(event.request_id, *refusal)
+        replica.refuse(event.request_id, refusal)
         return
     advance(replica, role)
 
 
 def _take_in(
     replica: Replica, role: Leader, event: ReassignmentRequested, target: VoterSet
-) -> tuple[Refusal, str] | None:
+) -> Reason | None:
     log, pending = replica.log, role.target
     if pending is not None:
         if set(pending.target) != set(target):
-            return Refusal.TOO_MANY_CHANGES, f"another target is waiting already: {pending.target}"
+            return AnotherTargetWaits(pending.target)
         pending.join(event.request_id, event.deadline_ms)
         return None
     pending = PendingTarget(
@@ -74,7 +92,7 @@ def _take_in(
     return None
 
 
-def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> VoterSet | Refused:
+def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> VoterSet | Reason:
     """Pin each target to its UUID for good: a later disk of its id is another replica (S15)."""
     voters: list[Voter] = []
     for target in targets:
@@ -94,18 +112,12 @@ def _pinned(replica: Replica, role: Leader, targets: tuple[Target, ...]) -> Vote
             and (key == replica.key or key not in role.progress or not role.progress[key].fenced)
         }
         if len(keys) > 1:
-            candidates = ", ".join(sorted(map(str, keys)))
-            message = f"{target.node_id} is one of {candidates}: give its directory id"
-            return Refused(0, Refusal.AMBIGUOUS_VOTER, message)
+            return AmbiguousId(target.node_id, frozenset(keys))
         if not keys:
-            message = (
-                f"{target.node_id}: no voter has this id, and no replica of this id "
-                "fetches from the leader"
-            )
-            return Refused(0, Refusal.NOT_AN_OBSERVER, message)
+            return UnknownId(target.node_id)
         voters.append(_voter(replica, role, keys.pop(), target))
     if len({voter.key.node_id for voter in voters}) < len(voters):
-        return Refused(0, Refusal.AMBIGUOUS_VOTER, "a node id is in the target twice; list it once")
+        return IdListedTwice()
     return VoterSet.of(voters)
 
 
@@ -115,16 +127,12 @@ def _voter(replica: Replica, role: Leader, key: ReplicaKey, target: Target) -> V
     return Voter(key, target.endpoint or known or (progress.endpoint if progress else None))
 
 
-def _stale(replica: Replica, pending: PendingTarget) -> tuple[Refusal, str] | None:
+def _stale(replica: Replica, pending: PendingTarget) -> Reason | None:
     now = replica.log.assignment_record
     taken_back = pending.expected is None and not pending.target
     if taken_back or pending.expected == now:
         return None
-    message = (
-        "the voters or their target changed since they were read: the newest record is at "
-        f"offset {now.offset} of epoch {now.epoch}; describe the quorum and decide again"
-    )
-    return Refusal.STALE_VOTER_RECORD, message
+    return AssignmentChanged(now)
 
 
 def abandon(replica: Replica, request_id: int) -> None:
@@ -142,7 +150,7 @@ def advance(replica: Replica, role: Leader) -> None:
     if role.target is not None:
         _advance_target(replica, role, role.target)
     if replica.log.target_voters:
-        role.step_waits_for = _step(replica, role) or ""
+        role.step_waits_for = _step(replica, role)
 
 
 def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> None:
@@ -150,40 +158,46 @@ def _advance_target(replica: Replica, role: Leader, pending: PendingTarget) -> N
         replica.emit(*pending.completed(Done))
         role.target = None
     elif pending.appended is None and (stale := _stale(replica, pending)) is not None:
-        replica.emit(*pending.refused(*stale))
+        replica.emit(*pending.refused(stale))
         role.target = None
     elif replica.now_ms >= pending.deadline_ms:
         replica.emit(*pending.timed_out())
         role.target = None
     elif pending.appended is None:
-        pending.waiting_for = _not_settled(replica, role) or ""
-        if not pending.waiting_for:
-            record = TargetVoters(pending.target.voters)
-            pending.appended = replica.append_control(record).base_offset
-            pending.waiting_for = "a majority of the voters to commit it"
-            replica.fact("target_appended", target=str(pending.target), offset=pending.appended)
+        waiting_for = _not_settled(replica, role)
+        if waiting_for is None:
+            _append(replica, pending)
+        else:
+            pending.waiting_for = waiting_for
 
 
-def _not_settled(replica: Replica, role: Leader) -> str | None:
+def _append(replica: Replica, pending: PendingTarget) -> None:
+    record = TargetVoters(pending.target.voters)
+    pending.appended = replica.append_control(record).base_offset
+    pending.waiting_for = Awaited.MAJORITY
+    replica.fact("target_appended", target=str(pending.target), offset=pending.appended)
+
+
+def _not_settled(replica: Replica, role: Leader) -> Wait | None:
     """What must be committed before a voter record or a target record is appended."""
     log = replica.log
     newest = max(log.assignment_record.offset, log.raft_version_record)
     if newest >= replica.high_watermark:
-        return "the last change of the voters, their target or the version to be committed"
+        return Awaited.ASSIGNMENT_COMMIT
     if not leadership.epoch_committed(replica, role):
-        return "an entry of the leader's own epoch to be committed"  # P34: KIP-642 lacks it
+        return Awaited.OWN_EPOCH_COMMIT  # P34: KIP-642 lacks it
     return None
 
 
-def _step(replica: Replica, role: Leader) -> str | None:
+def _step(replica: Replica, role: Leader) -> Wait | None:
     """Make the next step, or say what it waits for."""
     log = replica.log
     if role.changes:
-        return "the voter change in progress to be committed"
+        return Awaited.STEP_COMMIT
     if (reason := _not_settled(replica, role)) is not None:
         return reason
     if not replica.is_voter:
-        return "a leader that is a voter"  # it is about to resign
+        return Awaited.VOTING_LEADER  # it is about to resign
     coming, going = differences(log.voters, log.target_voters)
     if not coming and not going:
         replica.fact("reassignment_completed", voters=str(log.voters))
@@ -212,31 +226,30 @@ def _change(replica: Replica, kind: Literal["add", "remove"], voter: Voter) -> P
     return PendingChange(kind, voter, replica.log.voter_record, deadline_ms=replica.now_ms)
 
 
-def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]) -> str | None:
+def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]) -> Wait:
     """Append the first change without an obstacle; else return the obstacle of each change."""
-    reasons: list[str] = []
+    blocked: list[BlockedStep] = []
     for change in changes:
-        reason = voter_changes.what_holds_back(replica, role, change)
-        if reason is None:
+        waiting_for = voter_changes.what_holds_back(replica, role, change)
+        if waiting_for is None:
             role.changes.append(change)
             voter_changes.append(replica, role, change)
             return change.waiting_for
-        reasons.append(f"{change.kind} {change.key}: {reason}")
-    return "; ".join(reasons)
+        blocked.append(BlockedStep(change.kind, change.key, waiting_for))
+    return BlockedSteps(tuple(blocked))
 
 
-def _hand_over(replica: Replica, role: Leader) -> str | None:
+def _hand_over(replica: Replica, role: Leader) -> Wait:
     """P34: transfer leadership, as only the leader is left to remove; its successor removes it."""
     if role.hand_over is not None:
-        return f"{role.hand_over.successor} to have the whole log, before it takes leadership"
+        return SuccessorLog(role.hand_over.successor)
     stay = voter_changes.caught_up_voters(replica, role, replica.log.target_voters)
     if not stay:
-        return "a caught-up voter of the target, to transfer leadership to"
+        return Awaited.SUCCESSOR
     last, again = replica.handed_over_at_ms, 2 * replica.config.fetch_timeout_ms
     if last is not None and replica.now_ms - last < again:
-        # Each attempt writes a record.
-        return "the pause before the next attempt to transfer leadership"
+        return Awaited.TRANSFER_PAUSE  # each attempt writes a record
     replica.handed_over_at_ms = replica.now_ms
     successor = leadership_transfer.begin(replica, role, stay)
     replica.fact("leadership_transfer_started", preferred=str(successor))
-    return f"{successor} to take leadership"
+    return SuccessorLeadership(successor)

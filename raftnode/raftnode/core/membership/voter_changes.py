@@ -7,11 +7,30 @@ appends the first that may pass, and compare-and-set refuses the others.
 
 from __future__ import annotations
 
-from raftnode.core.effects import ProveDisk, Refusal, VoterChangeCompleted
+from raftnode.core.effects import ProveDisk, VoterChangeCompleted
 from raftnode.core.elections import read_lease
 from raftnode.core.events import AddVoterRequested, RemoveVoterRequested
 from raftnode.core.membership.pending_change import PendingChange
 from raftnode.core.membership.version_rules import why_not
+from raftnode.core.reasons.refusals import (
+    AlreadyVoter,
+    Fenced,
+    LastVoter,
+    NeverFetched,
+    NotAVoter,
+    NotTheLeader,
+    Reason,
+    Reassigning,
+    TooManyChanges,
+    VotersChanged,
+)
+from raftnode.core.reasons.waits import (
+    AnsweringMajority,
+    Awaited,
+    CatchUp,
+    CaughtUpMajority,
+    Wait,
+)
 from raftnode.core.records import AddVoter, RemoveVoter
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
@@ -47,7 +66,7 @@ def handle_remove(replica: Replica, event: RemoveVoterRequested) -> None:
 def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
     role = replica.role
     if not isinstance(role, Leader):
-        replica.refuse(request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        replica.refuse(request_id, NotTheLeader())
         return
     for pending in role.changes:
         if pending.same_as(change):
@@ -56,36 +75,27 @@ def _take_in(replica: Replica, request_id: int, change: PendingChange) -> None:
             return
     refusal = _refusal(replica, role, change)
     if refusal is not None:
-        replica.refuse(request_id, *refusal)
+        replica.refuse(request_id, refusal)
         return
     role.changes.append(change)
     advance(replica, role)
 
 
-def _refusal(replica: Replica, role: Leader, change: PendingChange) -> tuple[Refusal, str] | None:
+def _refusal(replica: Replica, role: Leader, change: PendingChange) -> Reason | None:
     log = replica.log
     ruled_out = _ruled_out(replica, change)
     if ruled_out is not None:
         return ruled_out
     if change.expected != log.voter_record:
-        return Refusal.STALE_VOTER_RECORD, _stale(replica, change)
+        return VotersChanged(change.expected, log.voter_record)
     if change.kind == "add" and change.key not in role.progress:
-        return (
-            Refusal.NOT_AN_OBSERVER,
-            f"{change.key} is not an observer: it has not fetched from this leader",
-        )
+        return NeverFetched(change.key)
     if change.kind == "add" and role.progress[change.key].fenced:
-        return (
-            Refusal.NOT_AN_OBSERVER,
-            f"{change.key} is fenced: it lost records that it had acknowledged",
-        )
+        return Fenced(change.key)
     if change.kind == "remove" and len(log.voters) == 1:
-        return Refusal.LAST_VOTER, f"{change.key} is the last voter and cannot be removed"
+        return LastVoter(change.key)
     if len(role.changes) >= replica.config.pending_changes_max:
-        return (
-            Refusal.TOO_MANY_CHANGES,
-            f"{len(role.changes)} voter changes are waiting already; ask again later",
-        )
+        return TooManyChanges(len(role.changes))
     return None
 
 
@@ -108,7 +118,7 @@ def could_add(replica: Replica, role: Leader, key: ReplicaKey) -> bool:
     return fresh or announced or progress.higher_epoch is not None
 
 
-def _ruled_out(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
+def _ruled_out(replica: Replica, change: PendingChange) -> Reason | None:
     return (
         _without_effect(replica, change)
         or why_not(replica.log, change)
@@ -116,44 +126,25 @@ def _ruled_out(replica: Replica, change: PendingChange) -> tuple[Refusal, str] |
     )
 
 
-def _crosses_target(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
+def _crosses_target(replica: Replica, change: PendingChange) -> Reason | None:
     """Refuse a change during a reassignment: then only the leader changes the voters (P34)."""
     target = replica.log.target_voters
     if not target or not (change.request_ids or change.key in target):
         return None
-    return (
-        Refusal.REASSIGNMENT_PENDING,
-        (
-            f"the leader is reassigning the voters to {target}; replace that target or cancel it "
-            "first"
-        ),
-    )
+    return Reassigning(target)
 
 
-def _without_effect(replica: Replica, change: PendingChange) -> tuple[Refusal, str] | None:
+def _without_effect(replica: Replica, change: PendingChange) -> Reason | None:
     """Refuse a change without effect on a committed set: another may yet be reverted (S11)."""
     log = replica.log
     if log.voter_record.offset >= replica.high_watermark:
         return None
     present = change.key in log.voters
     if change.kind == "add" and present:
-        return Refusal.VOTER_ALREADY_ADDED, f"{change.key} is already a committed voter"
+        return AlreadyVoter(change.key)
     if change.kind == "remove" and not present:
-        return (
-            Refusal.VOTER_ALREADY_REMOVED,
-            f"{change.key} is not a voter; the voters are {log.voters}",
-        )
+        return NotAVoter(change.key, log.voters)
     return None
-
-
-def _stale(replica: Replica, change: PendingChange) -> str:
-    now = replica.log.voter_record
-    return (
-        "the voters changed since they were read: expected the record at offset "
-        f"{change.expected.offset} of epoch {change.expected.epoch}, but the voter set in "
-        f"force comes from offset {now.offset} of epoch {now.epoch}; describe the quorum "
-        "and decide again"
-    )
 
 
 def abandon(replica: Replica, request_id: int) -> None:
@@ -183,22 +174,25 @@ def advance(replica: Replica, role: Leader) -> None:
             continue
         if change.expected != replica.log.voter_record:
             _forget(role, change)
-            replica.emit(*change.refused(Refusal.STALE_VOTER_RECORD, _stale(replica, change)))
+            reason = VotersChanged(change.expected, replica.log.voter_record)
+            replica.emit(*change.refused(reason))
         elif (ruled_out := _ruled_out(replica, change)) is not None:
             # The record that it was compared with was not committed then: the same change.
             _forget(role, change)
-            replica.emit(*change.refused(*ruled_out))
+            replica.emit(*change.refused(ruled_out))
         elif replica.now_ms >= change.deadline_ms:
             _forget(role, change)
             replica.emit(*change.timed_out())
         else:
-            change.waiting_for = what_holds_back(replica, role, change) or ""
-            if not change.waiting_for:
+            waiting_for = what_holds_back(replica, role, change)
+            if waiting_for is None:
                 append(replica, role, change)
+            else:
+                change.waiting_for = waiting_for
     _time_out_appended(replica, role)
 
 
-def what_holds_back(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+def what_holds_back(replica: Replica, role: Leader, change: PendingChange) -> Wait | None:
     """What a change waits for before it may be appended; None: nothing."""
     reason = obstacle(replica, role, change)
     if reason is not None:
@@ -207,25 +201,24 @@ def what_holds_back(replica: Replica, role: Leader, change: PendingChange) -> st
     return _sound(replica, role, change)
 
 
-def obstacle(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+def obstacle(replica: Replica, role: Leader, change: PendingChange) -> Wait | None:
     """The obstacle to a change that is known by now; None: nothing."""
     if replica.log.voter_record.offset >= replica.high_watermark:
-        return "the last voter change to be committed"  # P31: one at a time
+        return Awaited.VOTER_CHANGE_COMMIT  # P31: one at a time
     if replica.log.raft_version_record >= replica.high_watermark:
-        return "the new raft.version to be committed"
+        return Awaited.VERSION_COMMIT
     if not leadership.epoch_committed(replica, role):
-        return "an entry of the leader's own epoch to be committed"  # P28, Ongaro's guard
+        return Awaited.OWN_EPOCH_COMMIT  # P28, Ongaro's guard
     if change.kind == "add" and not _caught_up(replica, role, change.key):
-        return f"{change.key} to catch up"
+        return CatchUp(change.key)
     after = change.applied_to(replica.log.voters)
     able = len(_able(replica, role, after))
     if able < after.majority:
-        needed = after.majority
-        return f"a caught-up majority after the change: {able} of {len(after)}, {needed} needed"
+        return CaughtUpMajority(able, of=len(after), needed=after.majority)
     return None
 
 
-def _sound(replica: Replica, role: Leader, change: PendingChange) -> str | None:
+def _sound(replica: Replica, role: Leader, change: PendingChange) -> Wait | None:
     """Begin a round, and wait until a majority of the set after the change has answered (S34).
 
     A replica that fetched a moment ago may be down now, and the smaller set would wait for it for
@@ -242,8 +235,7 @@ def _sound(replica: Replica, role: Leader, change: PendingChange) -> str | None:
         for key in _able(replica, role, after)
     )
     if there < after.majority:
-        needed = after.majority
-        return f"a majority after the change to answer: {there} of {len(after)}, {needed} needed"
+        return AnsweringMajority(there, of=len(after), needed=after.majority)
     return None
 
 
@@ -274,7 +266,7 @@ def append(replica: Replica, role: Leader, change: PendingChange) -> None:
     replica.emit(ProveDisk())
     record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
     change.appended = replica.append_control(record).base_offset
-    change.waiting_for = "a majority of the new voters to commit it"
+    change.waiting_for = Awaited.NEW_MAJORITY
     role.soundings.clear()
     if change.kind == "add":
         role.progress[change.key].begin_done = False

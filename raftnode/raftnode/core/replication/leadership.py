@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from raftnode.core.effects import AppendAccepted, Confirmed, Refusal, ServeFetch
+from raftnode.core.effects import AppendAccepted, Confirmed, ServeFetch
 from raftnode.core.elections import epoch_rules, read_lease
 from raftnode.core.events import AppendRequested, ConfirmRequested
 from raftnode.core.messages import (
@@ -15,6 +15,13 @@ from raftnode.core.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
+)
+from raftnode.core.reasons.refusals import (
+    DiskFull,
+    FormationIncomplete,
+    NotTheLeader,
+    TooMuchUncommitted,
+    TransferUnderWay,
 )
 from raftnode.core.records import (
     AddVoter,
@@ -368,30 +375,20 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     """Append a client's batch, or refuse it with the reason."""
     role = replica.role
     if not isinstance(role, Leader):
-        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        replica.refuse(event.request_id, NotTheLeader())
         return
     if replica.log.raft_version and not replica.log.formation_completed:
-        replica.refuse(
-            event.request_id,
-            Refusal.FORMATION_INCOMPLETE,
-            "the quorum is being formed: the leader accepts writes once every voter has the "
-            "voter records",
-        )
+        replica.refuse(event.request_id, FormationIncomplete())
         return
     if replica.disk_low:
-        replica.refuse(event.request_id, Refusal.STORAGE_FULL, "the leader's disk is full")
+        replica.refuse(event.request_id, DiskFull())
         return
     if role.hand_over is not None:
-        message = f"the leader is transferring leadership to {role.hand_over.successor}"
-        replica.refuse(event.request_id, Refusal.HANDING_OVER, message)
+        replica.refuse(event.request_id, TransferUnderWay(role.hand_over.successor))
         return
     size = len(event.data)
     if not role.uncommitted.has_room(size, replica.config.max_uncommitted_bytes):
-        replica.refuse(
-            event.request_id,
-            Refusal.TOO_MUCH_UNCOMMITTED,
-            f"{role.uncommitted.size} bytes are appended and not yet committed: ask again later",
-        )
+        replica.refuse(event.request_id, TooMuchUncommitted(role.uncommitted.size))
         return
     base = replica.log.end
     last = Offset(base + event.record_count - 1)
@@ -407,7 +404,7 @@ def handle_confirm(replica: Replica, event: ConfirmRequested) -> None:
     """
     role = replica.role
     if not isinstance(role, Leader):
-        replica.refuse(event.request_id, Refusal.NOT_LEADER, "this replica is not the leader")
+        replica.refuse(event.request_id, NotTheLeader())
         return
     if event.for_read and epoch_committed(replica, role) and read_lease.covers_reads(replica, role):
         replica.emit(Confirmed(event.request_id, replica.high_watermark))

@@ -11,6 +11,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.describe import ReplicaDescription, describe
 from raftnode.core.log_index import LogIndex
 from raftnode.core.membership.pending_change import PendingChange
+from raftnode.core.reasons.waits import Awaited
 from raftnode.core.records import AddVoter, Batch, RaftVersion, TargetVoters
 from raftnode.core.replica import Replica
 from raftnode.core.replication.progress import Progress
@@ -207,10 +208,10 @@ def test_target_and_version_are_committed_once_the_high_watermark_is_above_their
     replica = leading(_2=Progress(last_fetch_ms=9_900, acknowledged=Offset(1)))
     role = replica.role
     assert isinstance(role, Leader)
-    role.step_waits_for = "something"
+    role.step_waits_for = Awaited.TRANSFER_PAUSE
     described = describe(replica)
     assert described is not None
-    assert (described.target_voters, described.step_waits_for) == ((), "")
+    assert (described.target_voters, described.step_waits_for) == ((), None)
     target = VoterSet.of([Voter(ONE), Voter(THREE, THERE)])
     controls = (RaftVersion(2), AddVoter(Voter(ONE)), TargetVoters(target.voters))
     for offset, control in enumerate(controls):
@@ -226,7 +227,7 @@ def test_target_and_version_are_committed_once_the_high_watermark_is_above_their
     assert described.target_record == VoterRecordId(Offset(2), Epoch(5))
     assert described.assignment_record == VoterRecordId(Offset(2), Epoch(5))
     assert described.voter_record == VoterRecordId(Offset(1), Epoch(5))
-    assert described.step_waits_for == "something"
+    assert described.step_waits_for is Awaited.TRANSFER_PAUSE
     own, other = described.target_voters
     assert (own.key, own.endpoint, own.caught_up) == (ONE, HERE, True)
     assert (other.key, other.last_fetch_age_ms, other.caught_up) == (THREE, None, False)

@@ -12,7 +12,6 @@ from raftnode.core.effects import (
     AppendAccepted,
     Done,
     LeadershipLost,
-    Refusal,
     Refused,
     VoterChangeCompleted,
 )
@@ -25,9 +24,38 @@ from raftnode.core.events import (
 from raftnode.core.membership import raft_version, voter_changes
 from raftnode.core.membership.pending_change import PendingChange, PendingTarget
 from raftnode.core.membership.pending_wait import PendingUpgrade
+from raftnode.core.reasons.refusals import (
+    AmbiguousId,
+    AnotherTargetWaits,
+    AnotherUpgradeWaits,
+    AssignmentChanged,
+    CannotTakeOver,
+    DiskFull,
+    FormationIncomplete,
+    IdListedTwice,
+    IdNotConfigured,
+    LastOfItsId,
+    LeadershipEnded,
+    LeadershipEndedBeforeCommit,
+    NotCommittedInTime,
+    NotListed,
+    NotStartedInTime,
+    NotTheLeader,
+    OtherCluster,
+    Reason,
+    Reassigning,
+    Refusal,
+    TargetNeedsVersion,
+    TooManyChanges,
+    TooMuchUncommitted,
+    UnknownId,
+    UnknownVersion,
+    VotersChanged,
+)
+from raftnode.core.reasons.waits import Awaited, CaughtUpMajority, NewerPrograms
 from raftnode.core.roles import Confirmation
 from raftnode.core.state import Latch
-from raftnode.core.types import Epoch, Offset, Voter, VoterRecordId, VoterSet
+from raftnode.core.types import Epoch, NodeId, Offset, Voter, VoterRecordId, VoterSet
 
 ASKING: dict[str, Callable[[Playbook, str], int]] = {
     "append": lambda book, name: book.append(name, b"data"),
@@ -43,7 +71,6 @@ def refused(book: Playbook, request_id: int) -> Refused:
     answer = book.answer(request_id)
     assert isinstance(answer, Refused), answer
     assert answer.request_id == request_id
-    assert answer.message
     return answer
 
 
@@ -52,7 +79,7 @@ def test_who_does_not_lead_says_so_to_the_one_who_asked(what: str):
     book = Playbook.formed("1", "2", "3")
     answer = refused(book, ASKING[what](book, "2"))
     assert answer.refusal is Refusal.NOT_LEADER
-    assert answer.message == "this replica is not the leader"
+    assert answer.reason == NotTheLeader()
     assert answer.outcome == "not_done"
 
 
@@ -75,7 +102,7 @@ def test_who_waits_for_a_leader_is_told_that_it_leads_no_more(
     book.run(6000)
     answer = refused(book, request)
     assert (answer.refusal, answer.outcome) == (refusal, outcome)
-    assert answer.message.startswith("leadership was lost")
+    assert isinstance(answer.reason, LeadershipEnded | LeadershipEndedBeforeCommit)
 
 
 @pytest.mark.rule("P16", "S11", "S24")
@@ -100,14 +127,10 @@ def test_who_waits_is_told_what_the_end_of_leadership_means_for_it():
     replica.become_resigned()
 
     def unknown(request_id: int, offset: int) -> Refused:
-        message = (
-            f"leadership was lost with the record at offset {offset} not yet committed: "
-            "describe the quorum to see the result"
-        )
-        return Refused(request_id, Refusal.LEADERSHIP_LOST, message, "unknown")
+        return Refused(request_id, LeadershipEndedBeforeCommit(Offset(offset)), "unknown")
 
     def not_done(request_id: int) -> Refused:
-        return Refused(request_id, Refusal.NOT_LEADER, "leadership was lost")
+        return Refused(request_id, LeadershipEnded())
 
     assert replica.effects[:7] == [
         not_done(1),
@@ -126,7 +149,7 @@ def test_a_leader_that_has_too_much_in_waiting_says_how_much():
     assert isinstance(book.answer(book.append("1", b"x" * 8)), AppendAccepted)
     answer = refused(book, book.append("1", b"x" * 3))
     assert answer.refusal is Refusal.TOO_MUCH_UNCOMMITTED
-    assert answer.message.startswith("8 bytes are appended and not yet committed")
+    assert answer.reason == TooMuchUncommitted(8)
 
 
 @pytest.mark.rule("P28", "P30", "S11")
@@ -147,7 +170,7 @@ def test_full_disk_is_named():
     book.disk_space("1", low=True)
     answer = refused(book, book.append("1", b"data"))
     assert answer.refusal is Refusal.STORAGE_FULL
-    assert answer.message == "the leader's disk is full"
+    assert answer.reason == DiskFull()
     book.disk_space("1", low=False)
     assert isinstance(book.answer(book.append("1", b"data")), AppendAccepted)
 
@@ -160,7 +183,7 @@ def test_leadership_is_handed_to_no_voter_that_could_not_take_it():
     for wanted in ("2", None):
         answer = refused(book, book.transfer("1", wanted))
         assert answer.refusal is Refusal.WAITING
-        assert "cannot take over now; caught up are: none" in answer.message
+        assert answer.reason == CannotTakeOver(wanted and key_of(wanted), able=())
         assert book["1"].role == "leader"
 
 
@@ -169,8 +192,7 @@ def test_leadership_is_handed_to_the_one_that_is_caught_up_only():
     book.isolate("3")
     book.run(book.config.leader_timeout_ms - 100)
     answer = refused(book, book.transfer("1", "3"))
-    assert str(book["2"].key) in answer.message
-    assert str(book["3"].key) in answer.message
+    assert answer.reason == CannotTakeOver(key_of("3"), able=(key_of("2"),))
     request = book.transfer("1", "2")
     assert book.answer(request) == Done(request)
     assert book["1"].role == "resigned"
@@ -184,7 +206,7 @@ def test_second_upgrade_to_another_version_is_refused_while_one_waits():
     assert book.answer(first) is None
     answer = refused(book, book.upgrade("1", 2))
     assert answer.refusal is Refusal.TOO_MANY_CHANGES
-    assert answer.message == "an upgrade to raft.version 1 is waiting already"
+    assert answer.reason == AnotherUpgradeWaits(1)
     same = book.upgrade("1", 1)
     assert book.answer(same) is None, "an identical request shares the wait"
 
@@ -194,7 +216,7 @@ def test_unknown_raft_version_is_refused_by_name():
     for version in (-1, 3):
         answer = refused(book, book.upgrade("1", version))
         assert answer.refusal is Refusal.UNSUPPORTED_VERSION
-        assert answer.message == f"this program knows raft.version 0 to 2, not {version}"
+        assert answer.reason == UnknownVersion(version, known=2)
 
 
 @pytest.mark.rule("P33", "S15")
@@ -204,31 +226,19 @@ def test_target_that_cannot_be_is_refused_with_the_reason():
     book.run(1500)
     reborn = book.wipe("4")
     book.run(1500)
-    fours = f"{key_of('4')}, {key_of(reborn)}"
-    for targets, refusal, message in [
-        (("1", "#4"), Refusal.AMBIGUOUS_VOTER, f"4 is one of {fours}: give its directory id"),
-        (
-            ("1", "4", reborn),
-            Refusal.AMBIGUOUS_VOTER,
-            "a node id is in the target twice; list it once",
-        ),
-        (
-            ("1", "#9"),
-            Refusal.NOT_AN_OBSERVER,
-            "9: no voter has this id, and no replica of this id fetches from the leader",
-        ),
+    fours = frozenset({key_of("4"), key_of(reborn)})
+    for targets, reason in [
+        (("1", "#4"), AmbiguousId(NodeId(4), fours)),
+        (("1", "4", reborn), IdListedTwice()),
+        (("1", "#9"), UnknownId(NodeId(9))),
     ]:
-        answer = refused(book, book.reassign("1", *targets))
-        assert (answer.refusal, answer.message) == (refusal, message)
-    assert refused(book, book.reassign("2", "1")).message == "this replica is not the leader"
+        assert refused(book, book.reassign("1", *targets)).reason == reason
+    assert refused(book, book.reassign("2", "1")).reason == NotTheLeader()
     book.isolate("2", "3")
     book.reassign("1", "1", "2")
     answer = refused(book, book.reassign("1", "1", "3"))
     assert answer.refusal is Refusal.TOO_MANY_CHANGES
-    assert (
-        answer.message
-        == f"another target is waiting already: {book['1'].replica.log.target_voters}"
-    )
+    assert answer.reason == AnotherTargetWaits(book["1"].replica.log.target_voters)
 
 
 @pytest.mark.rule("P33", "P54", "S11")
@@ -237,14 +247,14 @@ def test_target_of_another_version_or_of_voters_as_they_were_is_refused_with_wha
     book.run(1500)
     answer = refused(book, book.reassign("1", "1", "2"))
     assert answer.refusal is Refusal.UNSUPPORTED_VERSION
-    assert answer.message == "the quorum is at raft.version 1; upgrade it to 2 first"
+    assert answer.reason == TargetNeedsVersion(1, needed=2)
     book = Playbook.formed("1", "2", "3")
     book.run(1500)
     now = book["1"].replica.log.assignment_record
     old = VoterRecordId(Offset(now.offset - 1), now.epoch)
     answer = refused(book, book.reassign("1", "1", "2", expected=old))
     assert answer.refusal is Refusal.STALE_VOTER_RECORD
-    assert f"offset {now.offset} of epoch {now.epoch}; describe the quorum" in answer.message
+    assert answer.reason == AssignmentChanged(now)
 
 
 @pytest.mark.rule("S18")
@@ -254,7 +264,7 @@ def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
     for latch in (Latch("another", voters), Latch("playbook", voters.without(key_of("3")))):
         answer = refused(book, book.ask("1", lambda number, to=latch: LatchReceived(number, to)))
         assert answer.refusal is Refusal.ALREADY_FORMED
-        assert answer.message == "this storage belongs to cluster playbook already"
+        assert answer.reason == OtherCluster("playbook")
     same = book.ask("1", lambda number: LatchReceived(number, Latch("playbook", voters)))
     assert book.answer(same) == Done(same)
     same = book.ask("1", lambda number: ClusterJoined(number, "playbook"))
@@ -269,7 +279,7 @@ def test_a_storage_that_belongs_somewhere_takes_no_other_latch():
         book, book.ask("4", lambda number: LatchReceived(number, Latch("playbook", voters)))
     )
     assert answer.refusal is Refusal.NOT_LISTED
-    assert answer.message == f"{key_of('4')} is not one of the voters {voters}"
+    assert answer.reason == NotListed(key_of("4"), voters)
     assert book["4"].role == "blank"
 
 
@@ -291,9 +301,7 @@ def test_writes_before_the_formation_is_complete_are_refused_with_the_reason():
     book.upgrade("1", 1)
     answer = refused(book, book.append("1", b"too early"))
     assert answer.refusal is Refusal.FORMATION_INCOMPLETE
-    assert answer.message.startswith(
-        "the quorum is being formed: the leader accepts writes once every voter"
-    )
+    assert answer.reason == FormationIncomplete()
 
 
 @pytest.mark.rule("P31", "S11")
@@ -312,9 +320,7 @@ def test_change_that_is_appended_and_not_committed_in_time_has_an_unknown_outcom
     assert book.answer(request) is None
     book.run(1)
     assert book.now_ms == asked_at + 500
-    assert book.answer(request) == Refused(
-        request, Refusal.TIMED_OUT, f"the record at offset {end} is not committed yet", "unknown"
-    )
+    assert book.answer(request) == Refused(request, NotCommittedInTime(end), "unknown")
     [change] = book["1"].replica.role.changes
     assert (change.appended, change.request_ids) == (end, set())
 
@@ -330,8 +336,7 @@ def test_change_that_waits_for_another_to_be_committed_is_given_up_in_time():
     request = book.add("1", "5", within_ms=500)
     assert book.answer(request) is None
     book.run(500)
-    message = "not started in time; it waited for: the last voter change to be committed"
-    assert book.answer(request) == Refused(request, Refusal.WAITING, message)
+    assert book.answer(request) == Refused(request, NotStartedInTime(Awaited.VOTER_CHANGE_COMMIT))
 
 
 @pytest.mark.rule("P33", "S24")
@@ -346,10 +351,7 @@ def test_target_that_is_not_appended_in_time_says_what_it_waited_for():
     book.run(600)
     answer = refused(book, request)
     assert (answer.refusal, answer.outcome) == (Refusal.WAITING, "not_done")
-    assert answer.message == (
-        "not started in time; it waited for: "
-        "the last change of the voters, their target or the version to be committed"
-    )
+    assert answer.reason == NotStartedInTime(Awaited.ASSIGNMENT_COMMIT)
 
 
 @pytest.mark.rule("P33", "P35", "S11")
@@ -390,7 +392,7 @@ def test_target_that_waits_is_told_when_a_voter_change_was_first():
     assert book.voters("1") == "{1,2,4}"
     answer = refused(book, request)
     assert (answer.refusal, answer.outcome) == (Refusal.STALE_VOTER_RECORD, "not_done")
-    assert "the voters or their target changed since they were read" in answer.message
+    assert answer.reason == AssignmentChanged(book["1"].replica.log.assignment_record)
     assert book["1"].replica.role.target is None
 
 
@@ -405,9 +407,7 @@ def test_target_that_is_appended_and_not_committed_in_time_has_an_unknown_outcom
     book.abandon("1", 12345)
     assert book["1"].replica.log.end > end
     book.run(600)
-    assert book.answer(request) == Refused(
-        request, Refusal.TIMED_OUT, f"the record at offset {end} is not committed yet", "unknown"
-    )
+    assert book.answer(request) == Refused(request, NotCommittedInTime(end), "unknown")
 
 
 @pytest.mark.rule("S24")
@@ -439,7 +439,7 @@ def test_as_many_changes_wait_as_the_configuration_says():
     assert [book.answer(one) for one in waiting] == [None, None]
     answer = refused(book, book.add("1", "6"))
     assert answer.refusal is Refusal.TOO_MANY_CHANGES
-    assert answer.message == "2 voter changes are waiting already; ask again later"
+    assert answer.reason == TooManyChanges(2)
 
 
 @pytest.mark.rule("P29", "P30", "S11")
@@ -473,12 +473,13 @@ def test_a_change_that_waits_is_told_when_another_was_first():
     book.run(1000)
     book.isolate("5")
     book.run(book.config.fetch_timeout_ms + 500)
+    expected = book["1"].replica.log.voter_record
     waiting = book.add("1", "5", within_ms=60_000)
     assert book.answer(waiting) is None
     book.add("1", "4")
     answer = refused(book, waiting)
     assert (answer.refusal, answer.outcome) == (Refusal.STALE_VOTER_RECORD, "not_done")
-    assert "the voters changed since they were read" in answer.message
+    assert answer.reason == VotersChanged(expected, book["1"].replica.log.voter_record)
 
 
 @pytest.mark.rule("P31", "P33", "P56")
@@ -490,19 +491,19 @@ def test_what_is_in_the_log_says_that_it_waits_for_a_majority():
     role = book["1"].replica.role
     book.add("1", reborn)
     [change] = role.changes
-    assert change.waiting_for == "a majority of the new voters to commit it"
+    assert change.waiting_for is Awaited.NEW_MAJORITY
     book.heal()
     book.run(1000)
     book.remove("1", "3")
     book.run(1000)
     book.isolate("2", reborn)
     book.upgrade("1", 2)
-    assert role.upgrade.waiting_for == "a majority of the voters to commit it"
+    assert role.upgrade.waiting_for is Awaited.MAJORITY
     book.heal()
     book.run(1000)
     book.isolate("2", reborn)
     book.reassign("1", "1", "2")
-    assert role.target.waiting_for == "a majority of the voters to commit it"
+    assert role.target.waiting_for is Awaited.MAJORITY
 
 
 @pytest.mark.rule("S13", "S23")
@@ -514,7 +515,7 @@ def test_a_change_that_waits_for_a_majority_says_how_many_it_has_and_needs():
     book.run(book.config.fetch_timeout_ms + 500)
     assert book.answer(book.add("1", "4")) is None
     [change] = book["1"].replica.role.changes
-    assert change.waiting_for == "a caught-up majority after the change: 2 of 4, 3 needed"
+    assert change.waiting_for == CaughtUpMajority(2, of=4, needed=3)
 
 
 @pytest.mark.rule("P29", "P30", "P54", "S12")
@@ -522,8 +523,9 @@ def test_what_a_version_rules_out_is_refused_with_what_to_do_about_it():
     book = Playbook.formed("1", "2", "3", raft_version=1)
     book.observer("4")
     book.run(1500)
-    assert "4 is not one of the ids of its voters" in refused(book, book.add("1", "4")).message
-    assert "add its successor first" in refused(book, book.remove("1", "3")).message
+    voters = book["1"].replica.log.voters
+    assert refused(book, book.add("1", "4")).reason == IdNotConfigured(NodeId(4), voters)
+    assert refused(book, book.remove("1", "3")).reason == LastOfItsId(key_of("3"))
 
 
 @pytest.mark.rule("P34", "P35")
@@ -553,15 +555,13 @@ def test_what_the_leader_wants_by_itself_gives_way_only_to_a_target_that_has_its
     replica = book["1"].replica
     assert set(replica.log.target_voters) == {key_of("1"), key_of("2")}
 
-    def ruled_out(name: str) -> tuple[Refusal, str] | None:
+    def ruled_out(name: str) -> Reason | None:
         record = replica.log.voter_record
         own = PendingChange("remove", Voter(key_of(name)), record, deadline_ms=replica.now_ms)
         return voter_changes._ruled_out(replica, own)
 
     assert ruled_out("3") is None
-    refusal = ruled_out("2")
-    assert refusal is not None
-    assert refusal[0] is Refusal.REASSIGNMENT_PENDING
+    assert ruled_out("2") == Reassigning(replica.log.target_voters)
 
 
 @pytest.mark.rule("P56")
@@ -574,9 +574,7 @@ def test_upgrade_waits_for_what_is_appended_and_not_committed():
     replica = book["1"].replica
     book.add("1", reborn)
     assert replica.log.voter_record.offset == replica.high_watermark
-    assert (
-        raft_version.obstacle(replica, replica.role, 2) == "the last voter change to be committed"
-    )
+    assert raft_version.obstacle(replica, replica.role, 2) is Awaited.VOTER_CHANGE_COMMIT
     book.heal()
     book.run(2000)
     book.remove("1", "3")
@@ -584,7 +582,7 @@ def test_upgrade_waits_for_what_is_appended_and_not_committed():
     book.isolate("2", reborn)
     book.upgrade("1", 2)
     assert replica.log.raft_version_record == replica.high_watermark
-    assert raft_version.obstacle(replica, replica.role, 2) == "the last upgrade to be committed"
+    assert raft_version.obstacle(replica, replica.role, 2) is Awaited.UPGRADE_COMMIT
 
 
 @pytest.mark.rule("P56")
@@ -604,7 +602,7 @@ def test_upgrade_asks_the_programs_of_voters_and_of_observers_that_are_there():
     replica = book["1"].replica
     known = replica.role.progress[key_of("4")]
     known.raft_version_max = 1
-    waits_for = "programs that know raft.version 2 on " + str(key_of("4"))
+    waits_for = NewerPrograms(2, frozenset({key_of("4")}))
     assert raft_version.obstacle(replica, replica.role, 2) == waits_for
     known.last_fetch_ms = book.now_ms - book.config.fetch_timeout_ms - 1
     assert raft_version.obstacle(replica, replica.role, 2) is None

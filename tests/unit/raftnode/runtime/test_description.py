@@ -9,6 +9,7 @@ from raftnode.core.config import CoreConfig
 from raftnode.core.describe import describe
 from raftnode.core.log_index import LogIndex
 from raftnode.core.membership.pending_change import PendingChange
+from raftnode.core.reasons.waits import Awaited
 from raftnode.core.replica import Replica
 from raftnode.core.replication.progress import Progress
 from raftnode.core.roles import Blank, Follower, Leader, Unattached
@@ -128,7 +129,7 @@ def test_a_quorum_is_described_with_its_lags_and_its_pending_change():
             VoterRecordId(Offset(1), Epoch(2)),
             deadline_ms=0,
             appended=Offset(8),
-            waiting_for="commit",
+            waiting_for=Awaited.NEW_MAJORITY,
         )
     )
     replica = make(role)
@@ -147,4 +148,4 @@ def test_a_quorum_is_described_with_its_lags_and_its_pending_change():
     )
     change = info.pending_change
     assert (change.kind, change.replica.node_id, change.appended_offset) == ("add", 3, 8)
-    assert change.waiting_for == "commit"
+    assert change.waiting_for == "a majority of the new voters to commit it"

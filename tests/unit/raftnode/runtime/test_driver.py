@@ -28,13 +28,13 @@ from raftnode.core.effects import (
     PersistLatch,
     PersistQuorumState,
     ProveDisk,
-    Refusal,
     Refused,
     SendRequest,
     SendResponse,
     ServeFetch,
     TruncateLog,
 )
+from raftnode.core.reasons.refusals import DiskFull
 from raftnode.core.events import AppendRequested, ConfirmRequested, LogFlushed, TimePassed
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import (
@@ -634,7 +634,7 @@ async def test_writes_are_answered_by_what_the_core_says(bench):
 
 async def test_refusals_and_lost_leadership_reach_their_writes(bench):
     write = asyncio.get_running_loop().create_task(bench.appends.append([RECORD], 5000))
-    bench.core.script.append([Refused(1, Refusal.STORAGE_FULL, "full")])
+    bench.core.script.append([Refused(1, DiskFull())])
     [outcome] = await asyncio.gather(write, return_exceptions=True)
     assert outcome.error == "STORAGE_FULL"
     other = asyncio.get_running_loop().create_task(bench.appends.append([RECORD], 5000))

@@ -5,9 +5,15 @@ import asyncio
 import pytest
 
 from raftnode.api.errors import refusal
-from raftnode.core.effects import Done, Refusal, Refused
+from raftnode.core.effects import Done, Refused
 from raftnode.core.events import ConfirmRequested, RequestAbandoned
-from raftnode.core.types import Endpoint
+from raftnode.core.reasons.refusals import (
+    LeadershipEndedBeforeCommit,
+    NotTheLeader,
+    Refusal,
+    TooMuchUncommitted,
+)
+from raftnode.core.types import Endpoint, Offset
 from raftnode.errors import RequestError
 from raftnode.runtime.inquiries import Inquiries
 
@@ -44,19 +50,27 @@ async def test_an_answer_reaches_who_asked(inquiries, posted):
 async def test_a_refusal_reaches_who_asked_with_its_name_and_outcome(inquiries, posted):
     task = ask(inquiries)
     await asyncio.sleep(0)
-    inquiries.refused(Refused(posted[0].request_id, Refusal.LEADERSHIP_LOST, "lost", "unknown"))
+    inquiries.refused(
+        Refused(posted[0].request_id, LeadershipEndedBeforeCommit(Offset(7)), "unknown")
+    )
     with pytest.raises(RequestError) as caught:
         await task
     assert (caught.value.error, caught.value.outcome) == ("LEADERSHIP_LOST", "unknown")
 
 
-@pytest.mark.parametrize("kind", list(Refusal))
-def test_every_refusal_of_the_core_has_its_error_in_the_api(inquiries, kind):
-    assert inquiries.error_of(Refused(1, kind, "why")).error == kind.value
+def test_every_refusal_of_the_core_has_its_error_in_the_api():
+    for kind in Refusal:
+        assert refusal(kind.value, "why").error == kind.value
+
+
+def test_a_refusal_has_its_name_and_its_sentence(inquiries):
+    error = inquiries.error_of(Refused(1, TooMuchUncommitted(8)))
+    assert error.error == "TOO_MUCH_UNCOMMITTED"
+    assert str(error) == "8 bytes are appended and not yet committed: ask again later"
 
 
 def test_who_leads_is_said_to_who_asked_the_wrong_node(inquiries, replica_key):
-    error = inquiries.error_of(Refused(1, Refusal.NOT_LEADER, ""))
+    error = inquiries.error_of(Refused(1, NotTheLeader()))
     assert (error.leader, error.leader_api) == (replica_key, Endpoint("h", 1))
 
 

@@ -9,11 +9,14 @@ import pytest
 from raftnode.api.errors import not_leader, refusal
 from raftnode.api.model import Appended
 from raftnode.api.service import NewRecord
-from raftnode.core.effects import AppendAccepted, Refusal, Refused
+from raftnode.core.effects import AppendAccepted, Refused
 from raftnode.core.events import AppendRequested
+from raftnode.core.reasons.refusals import DiskFull, NotStartedInTime, NotTheLeader, Refusal
+from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
 from raftnode.logformat.batch import iter_records, stamp
+from raftnode.runtime import wording
 from raftnode.runtime.writes import appends as module
 from raftnode.runtime.writes.appends import RECORD_OVERHEAD_BYTES, SLOW_FLUSH_S, Appends
 
@@ -37,7 +40,7 @@ class Core:
             lambda refused: (
                 not_leader(None, None)
                 if refused.refusal is Refusal.NOT_LEADER
-                else refusal(refused.refusal.value, refused.message)
+                else refusal(refused.refusal.value, wording.refusal(refused.reason))
             ),
             flushing_s=lambda: self.flush_age_s if self.flushing else None,
             on_commit=self.commits.append,
@@ -188,7 +191,7 @@ async def test_writes_that_wait_behind_a_flush_that_hangs_are_asked_for_once_lea
     core.appends.leadership_lost()
     await turns()
     [request] = core.asked
-    core.appends.refused(Refused(request.request_id, Refusal.NOT_LEADER, "not the leader"))
+    core.appends.refused(Refused(request.request_id, NotTheLeader()))
     assert (await error_of(waiting))[1] == "not_done"
     assert core.appends.idle
 
@@ -381,7 +384,7 @@ async def test_a_refused_batch_is_not_done_and_the_next_follows():
     await turns()
     later = core.write(b"2")
     await turns()
-    assert core.appends.refused(Refused(core.asked[0].request_id, Refusal.STORAGE_FULL, "full"))
+    assert core.appends.refused(Refused(core.asked[0].request_id, DiskFull()))
     assert await error_of(write) == ("STORAGE_FULL", "not_done")
     await turns()
     core.accept(core.asked[1])
@@ -391,7 +394,7 @@ async def test_a_refused_batch_is_not_done_and_the_next_follows():
 
 async def test_a_refusal_of_another_request_is_nobody_s_here():
     core = Core()
-    assert not core.appends.refused(Refused(77, Refusal.WAITING, ""))
+    assert not core.appends.refused(Refused(77, NotStartedInTime(Awaited.LEADER)))
 
 
 async def test_lost_leadership_leaves_appended_writes_open_and_refuses_the_rest():
@@ -404,7 +407,7 @@ async def test_lost_leadership_leaves_appended_writes_open_and_refuses_the_rest(
     core.appends.pump()
     core.appends.leadership_lost()
     assert await error_of(appended) == ("LEADERSHIP_LOST", "unknown")
-    core.appends.refused(Refused(core.asked[1].request_id, Refusal.NOT_LEADER, ""))
+    core.appends.refused(Refused(core.asked[1].request_id, NotTheLeader()))
     assert await error_of(waiting) == ("NOT_LEADER", "not_done")
     core.appends.committed(Offset(5))  # another leader's, at the same offsets
     assert core.appends.idle

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from proofkit.playbook import Message, Playbook, key_of
-from raftnode.core.effects import Halt, HaltReason
+from raftnode.core.effects import Halt
 from raftnode.core.messages import FetchResponse
+from raftnode.core.reasons.halts import TruncationBelowHighWatermark
 from raftnode.core.types import Offset
 
 
@@ -59,7 +60,7 @@ def test_p22_truncation_below_the_high_watermark_is_fatal():
     book["2"].replica.truncate(Offset(3))
     effects = book["2"].replica.effects
     assert isinstance(effects[-1], Halt)
-    assert effects[-1].reason is HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
+    assert isinstance(effects[-1].reason, TruncationBelowHighWatermark)
     assert book["2"].replica.log.end == 6
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core import messages
-from raftnode.core.effects import HaltReason, Refused, SendResponse
-from raftnode.core.reasons.refusals import Refusal
+from raftnode.core.effects import Refused, SendResponse
 from raftnode.core.events import ClusterJoined, LatchReceived, RequestReceived
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -20,6 +19,8 @@ from raftnode.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raftnode.core.reasons.halts import StorageFenced
+from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.records import RAFT_VERSION, Batch, RaftVersion
 from raftnode.core.state import Latch
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, Voter, VoterSet
@@ -99,7 +100,7 @@ def test_old_volume_put_back_is_fenced():
     book.restart("3")
     book.run(400)
     assert book["3"].halted is not None
-    assert book["3"].halted.reason is HaltReason.FENCED_STORAGE
+    assert isinstance(book["3"].halted.reason, StorageFenced)
     assert book["1"].high_watermark == 7
     assert book["1"].core.describe().voters[2].fenced
 
@@ -301,7 +302,7 @@ def test_old_volume_is_fenced_by_its_incarnation_though_nothing_was_written_sinc
     book.restart("3")
     book.run(400)
     assert book["3"].halted is not None
-    assert book["3"].halted.reason is HaltReason.FENCED_STORAGE
+    assert isinstance(book["3"].halted.reason, StorageFenced)
 
 
 @pytest.mark.rule("P54", "S12")

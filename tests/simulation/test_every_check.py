@@ -24,7 +24,6 @@ from raftnode.core.effects import (
     AppendBatches,
     Confirmed,
     Halt,
-    HaltReason,
     HighWatermarkAdvanced,
     PersistQuorumState,
     SendRequest,
@@ -34,6 +33,7 @@ from raftnode.core.events import TimePassed
 from raftnode.core.log_index import VoterSetAt
 from raftnode.core.messages import BeginQuorumEpochRequest
 from raftnode.core.raft import RaftCore
+from raftnode.core.reasons.halts import StorageFenced
 from raftnode.core.records import AddVoter, Batch, ControlRecord, RaftVersion, TargetVoters
 from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.roles import Follower, Leader, Unattached
@@ -346,9 +346,7 @@ SPOILS: dict[str, Spoil] = {
     "NoDuplicates": ends(
         lambda world: world.checker.committed_log.append(a_committed_write(world))
     ),
-    "NoHalt": lambda world: follower(world).carry_out(
-        Halt(HaltReason.FENCED_STORAGE, "for nothing")
-    ),
+    "NoHalt": lambda world: follower(world).carry_out(Halt(StorageFenced(STRANGER.key))),
     "NoStorm": asks_on_and_on,
     "NoTruncationBelowHighWatermark": goes_on(set_field("high_watermark", lambda mark: mark + 99)),
     "NoTruncationBelowSnapshot": lambda world: follower(world).carry_out(TruncateLog(Offset(1))),

@@ -133,7 +133,7 @@ def show_effect(effect: Effect) -> str | None:
             said = " ".join(f"{key}={value}" for key, value in fields if key != "epoch")
             return names(f"fact {name} {said}".rstrip())
         case Halt(reason):
-            return f"HALTS {reason.value}"
+            return names(f"HALTS: {wording.halt(reason)}")
         case LeadershipLost(epoch):
             return f"leads epoch {epoch} no more"
         case AppendAccepted(base_offset=offset):

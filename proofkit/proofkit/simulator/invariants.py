@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from proofkit.simulator.snapshotchecks import SnapshotChecks
-from raftnode.core.effects import Halt, HaltReason
+from raftnode.core.effects import Halt
+from raftnode.core.reasons.halts import StorageFenced
 from raftnode.core.records import (
     RAFT_VERSION,
     AddVoter,
@@ -231,7 +232,7 @@ class Checker:
 
     def halted(self, node: SimNode, halt: Halt) -> None:
         """NoHalt: no core gives up within the fault budget, but one on a stale volume (S3)."""
-        if halt.reason is not HaltReason.FENCED_STORAGE or node.key not in self.stale:
+        if not isinstance(halt.reason, StorageFenced) or node.key not in self.stale:
             self.fail("NoHalt", f"{node.key}: {halt}")
 
     def told_stale(self, node: SimNode, teller: ReplicaKey, reason: str) -> None:

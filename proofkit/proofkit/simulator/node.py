@@ -22,7 +22,6 @@ from raftnode.core.effects import (
     Effect,
     Fact,
     Halt,
-    HaltReason,
     HighWatermarkAdvanced,
     InstallSnapshot,
     LeadershipLost,
@@ -51,6 +50,7 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import FetchRequest, FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
+from raftnode.core.reasons.halts import StorageFenced
 from raftnode.core.reasons.refusals import LeadershipEnded
 from raftnode.core.roles import Follower
 from raftnode.core.start_state import StartState
@@ -333,7 +333,7 @@ class SimNode:
                 self.writes.clear()
             case Halt():
                 self.halted = effect
-                self.disk.stale = effect.reason is HaltReason.FENCED_STORAGE
+                self.disk.stale = isinstance(effect.reason, StorageFenced)
                 self.world.checker.halted(self, effect)
             case Fact():
                 self.world.record(self, effect)

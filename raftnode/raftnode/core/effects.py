@@ -16,7 +16,6 @@ The caller's duties:
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -28,7 +27,8 @@ from raftnode.core.messages import (
     Request,
     Response,
 )
-from raftnode.core.reasons.refusals import Refusal, Reason
+from raftnode.core.reasons.halts import HaltReason
+from raftnode.core.reasons.refusals import Reason, Refusal
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, LogPosition, Offset, ReplicaKey, VoterRecordId, VoterSet
@@ -247,21 +247,11 @@ class Fact:
     fields: tuple[tuple[str, str | int | None], ...] = ()
 
 
-class HaltReason(enum.Enum):
-    """Why the core refuses to go on."""
-
-    TRUNCATION_BELOW_HIGH_WATERMARK = "truncation_below_high_watermark"
-    FENCED_STORAGE = "fenced_storage"
-    UNSUPPORTED_RAFT_VERSION = "unsupported_raft_version"
-    UNLISTED_VOTER_ID = "unlisted_voter_id"
-
-
 @dataclass(frozen=True, slots=True)
 class Halt:
     """Going on would break a promise: end the process."""
 
     reason: HaltReason
-    message: str
 
 
 Effect = (

@@ -7,7 +7,6 @@ only ways from role to role. It handles no message.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from raftnode.core.config import CoreConfig
@@ -17,7 +16,6 @@ from raftnode.core.effects import (
     Effect,
     Fact,
     Halt,
-    HaltReason,
     HighWatermarkAdvanced,
     LeadershipLost,
     PersistQuorumState,
@@ -28,6 +26,12 @@ from raftnode.core.effects import (
 )
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import ErrorCode, FetchResponse, Request, Response
+from raftnode.core.reasons.halts import (
+    HaltReason,
+    TruncationBelowHighWatermark,
+    UnknownRaftVersion,
+    UnlistedVoterIds,
+)
 from raftnode.core.reasons.refusals import LeadershipEnded, Reason
 from raftnode.core.records import RAFT_VERSION, Batch, ControlRecord
 from raftnode.core.replication.progress import Progress
@@ -181,18 +185,10 @@ class Replica:
         """Refuse a request that has left no trace."""
         self.emit(Refused(request_id, reason))
 
-    def halt(self, reason: HaltReason, message: str) -> None:
+    def halt(self, reason: HaltReason) -> None:
         """Stop for good."""
         self.halted = True
-        self.emit(Halt(reason, message))
-
-    def halt_unlisted(self, source: str, unlisted: Collection[NodeId]) -> None:
-        """P52: at raft.version 1 the ids of the voters are those of the configuration."""
-        self.halt(
-            HaltReason.UNLISTED_VOTER_ID,
-            f"the {source} is at raft.version 1 and adds {sorted(unlisted)}, ids that are not "
-            "among the configured voters",
-        )
+        self.emit(Halt(reason))
 
     # -- times ---------------------------------------------------------------------
 
@@ -244,15 +240,11 @@ class Replica:
                     unlisted |= {key.node_id for key in self.log.voters} - ids
         if unlisted:
             # The record is not stored: the next start goes on before it, and halts at it again.
-            self.halt_unlisted("log", unlisted)
+            self.halt(UnlistedVoterIds("log", frozenset(unlisted)))
             return
         self.emit(AppendBatches(batches))
         if self.log.raft_version > RAFT_VERSION:
-            self.halt(
-                HaltReason.UNSUPPORTED_RAFT_VERSION,
-                f"the log is at raft.version {self.log.raft_version}, but this program knows "
-                f"versions up to {RAFT_VERSION}: run a newer one",
-            )
+            self.halt(UnknownRaftVersion("log", self.log.raft_version, known=RAFT_VERSION))
 
     def append_control(self, *records: ControlRecord) -> Batch:
         """Append control records of this leader's epoch as one batch: all of them or none."""
@@ -264,11 +256,7 @@ class Replica:
     def truncate(self, end: Offset) -> bool:
         """Drop the log from `end` on; halts instead if that would drop committed records."""
         if end < self.high_watermark:
-            self.halt(
-                HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK,
-                f"asked to truncate to {end}, below the high watermark {self.high_watermark}: "
-                "committed records would be lost; the log or the leader is damaged",
-            )
+            self.halt(TruncationBelowHighWatermark(end, self.high_watermark))
             return False
         before = self.log.voter_record
         self.log.truncate(end)

@@ -30,7 +30,6 @@ from raftnode.core.effects import (
     Effect,
     Fact,
     Halt,
-    HaltReason,
     HighWatermarkAdvanced,
     InstallSnapshot,
     LeadershipLost,
@@ -52,10 +51,18 @@ from raftnode.core.effects import (
 from raftnode.core.events import Event, LogFlushed, TimePassed
 from raftnode.core.messages import FetchResponse, Request, Response
 from raftnode.core.raft import RaftCore
+from raftnode.core.reasons.halts import (
+    HaltReason,
+    StorageFenced,
+    TruncationBelowHighWatermark,
+    UnknownRaftVersion,
+    UnlistedVoterIds,
+)
 from raftnode.core.records import Batch
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.logformat.batch import read_header, stamp
+from raftnode.runtime import wording
 from raftnode.runtime.disk.cold_reads import ColdFetch, ColdReads, Read
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.process import clock
@@ -317,8 +324,8 @@ class Driver:
             case Fact(name, fields):
                 _log.info(name, **dict(fields))
                 self.on_fact(name, dict(fields))
-            case Halt(reason, message):
-                _halt(reason, message)
+            case Halt(reason):
+                _halt(reason)
             case _:
                 assert_never(effect)
         return None
@@ -368,16 +375,12 @@ class Driver:
         self._disk.shutdown(wait=True)
 
 
-def _halt(reason: HaltReason, message: str) -> None:
+def _halt(reason: HaltReason) -> None:
     match reason:
-        case (
-            HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
-            | HaltReason.UNSUPPORTED_RAFT_VERSION
-            | HaltReason.UNLISTED_VOTER_ID
-        ):
-            raise ProtocolHaltError(message)
-        case HaltReason.FENCED_STORAGE:
-            raise StorageStaleError(message)
+        case TruncationBelowHighWatermark() | UnknownRaftVersion() | UnlistedVoterIds():
+            raise ProtocolHaltError(wording.halt(reason))
+        case StorageFenced():
+            raise StorageStaleError(wording.halt(reason))
 
 
 def _stamped(batch: Batch) -> Batch:

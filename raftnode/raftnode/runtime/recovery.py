@@ -10,10 +10,12 @@ import structlog
 from raftnode.core.config import CoreConfig
 from raftnode.core.log_index import LogIndex
 from raftnode.core.raft import RaftCore
+from raftnode.core.reasons.halts import UnknownRaftVersion
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
+from raftnode.runtime import wording
 from raftnode.runtime.process import clock
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.log.log import Log
@@ -76,10 +78,8 @@ def recover(
             "votes were lost; this replica must be replaced"
         )
     if index.raft_version > RAFT_VERSION:
-        raise ProtocolHaltError(
-            f"the log is at raft.version {index.raft_version}, but this program knows "
-            f"versions up to {RAFT_VERSION}: run a newer one"
-        )
+        reason = UnknownRaftVersion("log", index.raft_version, known=RAFT_VERSION)
+        raise ProtocolHaltError(wording.halt(reason))
     if log.rebuilt:
         _log.warning("log_files_rebuilt", files=list(log.rebuilt), log_end=log.end_offset)
     if log.trimmed_from is not None:

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from raftnode.core.reasons.halts import (
+    HaltReason,
+    Place,
+    StorageFenced,
+    TruncationBelowHighWatermark,
+    UnknownRaftVersion,
+    UnlistedVoterIds,
+)
 from raftnode.core.reasons.refusals import (
     AlreadyVoter,
     AmbiguousId,
@@ -153,6 +161,34 @@ def refusal(reason: Reason) -> str:
             assert_never(reason)
 
 
+def halt(reason: HaltReason) -> str:
+    """Say why the node stops."""
+    match reason:
+        case TruncationBelowHighWatermark(end, high_watermark):
+            return (
+                f"asked to truncate to {end}, below the high watermark {high_watermark}: "
+                "committed records would be lost; the log or the leader is damaged"
+            )
+        case StorageFenced(leader):
+            return (
+                f"the leader {leader} saw this replica acknowledge more than it has now. Its "
+                "storage was restored from an old copy, so its votes and acknowledgements are not "
+                "reliable; replace this replica"
+            )
+        case UnknownRaftVersion(place, raft_version, known):
+            return (
+                f"{_PLACES[place]} is at raft.version {raft_version}, but this program knows "
+                f"versions up to {known}: run a newer one"
+            )
+        case UnlistedVoterIds(place, node_ids):
+            return (
+                f"{_PLACES[place]} is at raft.version 1 and adds {sorted(node_ids)}, ids that are "
+                "not among the configured voters"
+            )
+        case _:
+            assert_never(reason)
+
+
 def wait(waiting_for: Wait) -> str:
     """Name what has to happen first: "it waits for …"."""
     match waiting_for:
@@ -177,6 +213,8 @@ def wait(waiting_for: Wait) -> str:
         case _:
             assert_never(waiting_for)
 
+
+_PLACES: dict[Place, str] = {"log": "the log", "snapshot": "the leader's snapshot"}
 
 _AWAITED = {
     Awaited.LEADER: "the leader to begin it",

@@ -1,7 +1,8 @@
 """Why the core refuses, waits, halts or calls a storage stale: as data, not as sentences.
 
 - `refusals`: why a request of a client or an administrator is not done;
-- `waits`: what a voter change, a target or an upgrade waits for.
+- `waits`: what a voter change, a target or an upgrade waits for;
+- `halts`: why the core stops for good.
 
 The core decides and names the reason with its figures. `raftnode.runtime.wording` has the sentences
 that people read (decision 40).

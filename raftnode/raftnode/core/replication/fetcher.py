@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from raftnode.core.effects import HaltReason
 from raftnode.core.elections import epoch_rules
 from raftnode.core.events import CommitAwaited, SnapshotPieceStored, SnapshotRefused
 from raftnode.core.messages import (
@@ -16,6 +15,7 @@ from raftnode.core.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
+from raftnode.core.reasons.halts import StorageFenced
 from raftnode.core.records import RAFT_VERSION, Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Blank, Fetching, Follower, Prospective, Resigned, Unattached
@@ -213,7 +213,7 @@ def handle_fetch_response(
         return
     _correct_token(replica, source, response)
     if response.error == ErrorCode.FENCED_REPLICA:
-        _halt_fenced(replica, source)
+        replica.halt(StorageFenced(source))
         return
     if response.epoch < replica.epoch:
         _try_later(replica, fetching)
@@ -243,15 +243,6 @@ def _correct_token(
         replica.promise()  # it is about to echo what it has heard just now
 
 
-def _halt_fenced(replica: Replica, source: ReplicaKey) -> None:
-    replica.halt(
-        HaltReason.FENCED_STORAGE,
-        f"the leader {source} saw this replica acknowledge more than it has now. Its storage "
-        "was restored from an old copy, so its votes and acknowledgements are not "
-        "reliable; replace this replica",
-    )
-
-
 def handle_fetch_snapshot_response(
     replica: Replica,
     source: ReplicaKey,
@@ -264,7 +255,7 @@ def handle_fetch_snapshot_response(
         return
     _correct_token(replica, source, response)
     if response.error == ErrorCode.FENCED_REPLICA:
-        _halt_fenced(replica, source)
+        replica.halt(StorageFenced(source))
     elif response.epoch < replica.epoch:
         _try_later(replica, fetching)
     elif response.error in _NOT_TO_BE_HAD and response.leader == source:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from raftnode.core.effects import (
     DropSnapshot,
-    HaltReason,
     InstallSnapshot,
     StoreSnapshotPiece,
     TrimLog,
@@ -28,6 +27,7 @@ from raftnode.core.events import (
     SnapshotVerified,
 )
 from raftnode.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from raftnode.core.reasons.halts import UnknownRaftVersion, UnlistedVoterIds
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower, Leader
@@ -137,16 +137,12 @@ def verified(replica: Replica, event: SnapshotVerified) -> None:
         return
     replica.download = None
     if head.raft_version > RAFT_VERSION:
-        replica.halt(
-            HaltReason.UNSUPPORTED_RAFT_VERSION,
-            f"the leader's snapshot is at raft.version {head.raft_version}, but this program "
-            f"knows versions up to {RAFT_VERSION}: run a newer one",
-        )
+        replica.halt(UnknownRaftVersion("snapshot", head.raft_version, known=RAFT_VERSION))
         return
     known = {key.node_id for key in replica.log.committed_voters(replica.high_watermark).voters}
     unlisted = {key.node_id for key in head.voters} - known
     if head.raft_version == 1 and known and unlisted:
-        replica.halt_unlisted("leader's snapshot", unlisted)
+        replica.halt(UnlistedVoterIds("snapshot", frozenset(unlisted)))
         return
     before = replica.log.voter_record
     replica.log.install(head)

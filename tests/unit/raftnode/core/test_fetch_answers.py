@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from proofkit.playbook import Playbook, key_of
-from raftnode.core.effects import AppendBatches, Effect, Fact, Halt, HaltReason, SendRequest
+from raftnode.core.effects import AppendBatches, Effect, Fact, Halt, SendRequest
 from raftnode.core.events import RequestFailed, ResponseReceived
 from raftnode.core.messages import ErrorCode, FetchRequest, FetchResponse
+from raftnode.core.reasons.halts import StorageFenced
 from raftnode.core.records import Batch
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower, Prospective, Unattached
@@ -204,8 +205,7 @@ def test_an_answer_to_another_fetch_is_not_heard(fetcher: Fetcher):
 @pytest.mark.rule("S3")
 def test_a_leader_that_fences_ends_the_replica(fetcher: Fetcher):
     [halt] = [one for one in fetcher.hear(error=ErrorCode.FENCED_REPLICA) if isinstance(one, Halt)]
-    assert halt.reason is HaltReason.FENCED_STORAGE
-    assert f"the leader {key_of('1')} saw this replica acknowledge more" in halt.message
+    assert halt.reason == StorageFenced(key_of("1"))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,17 @@ import pytest
 
 from proofkit.playbook import Playbook, key_of
 from raftnode.core.config import CoreConfig
-from raftnode.core.effects import AppendBatches, Fact, Halt, HaltReason, SendRequest, TruncateLog
+from raftnode.core.effects import AppendBatches, Fact, Halt, SendRequest, TruncateLog
 from raftnode.core.elections import election
 from raftnode.core.events import EndpointBound
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import FetchRequest
 from raftnode.core.raft import RaftCore
+from raftnode.core.reasons.halts import (
+    TruncationBelowHighWatermark,
+    UnknownRaftVersion,
+    UnlistedVoterIds,
+)
 from raftnode.core.records import AddVoter, Batch, RaftVersion
 from raftnode.core.replica import Replica
 from raftnode.core.replication import fetcher
@@ -26,6 +31,7 @@ from raftnode.core.types import (
     Endpoint,
     Epoch,
     LogPosition,
+    NodeId,
     Offset,
     Voter,
     VoterSet,
@@ -177,10 +183,7 @@ def test_a_version_that_this_program_does_not_know_ends_the_node():
     made, at = replica(), Offset(3)
     made.append((Batch(at, at, Epoch(1), b"", (RaftVersion(3),)),))
     [halt] = [effect for effect in made.effects if isinstance(effect, Halt)]
-    assert halt == Halt(
-        HaltReason.UNSUPPORTED_RAFT_VERSION,
-        "the log is at raft.version 3, but this program knows versions up to 2: run a newer one",
-    )
+    assert halt == Halt(UnknownRaftVersion("log", 3, known=2))
     assert made.halted
 
 
@@ -213,8 +216,7 @@ def test_an_id_that_is_not_configured_ends_the_node_whatever_follows_it():
     )
     made.append(batches)
     [halt] = [effect for effect in made.effects if isinstance(effect, Halt)]
-    assert halt.reason is HaltReason.UNLISTED_VOTER_ID
-    assert halt.message.startswith("the log is at raft.version 1 and adds [7], ids that are not")
+    assert halt.reason == UnlistedVoterIds("log", frozenset({NodeId(7)}))
     assert not [effect for effect in made.effects if isinstance(effect, AppendBatches)], (
         "a start after this one must not find the record in the log"
     )
@@ -277,8 +279,7 @@ def test_truncation_says_what_it_did():
     made.effects.clear()
     assert made.truncate(Offset(0)) is False
     halt = next(one for one in made.effects if isinstance(one, Halt))
-    assert halt.reason is HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK
-    assert "asked to truncate to 0, below the high watermark 1" in halt.message
+    assert halt.reason == TruncationBelowHighWatermark(Offset(0), Offset(1))
     assert made.log.end == 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import threading
 import time
 import uuid
@@ -21,7 +22,6 @@ from raftnode.core.effects import (
     Effect,
     Fact,
     Halt,
-    HaltReason,
     HighWatermarkAdvanced,
     LeadershipLost,
     PersistClusterId,
@@ -34,7 +34,6 @@ from raftnode.core.effects import (
     ServeFetch,
     TruncateLog,
 )
-from raftnode.core.reasons.refusals import DiskFull
 from raftnode.core.events import AppendRequested, ConfirmRequested, LogFlushed, TimePassed
 from raftnode.core.log_index import LogIndex
 from raftnode.core.messages import (
@@ -43,12 +42,20 @@ from raftnode.core.messages import (
     FetchResponse,
     VoteResponse,
 )
+from raftnode.core.reasons.halts import (
+    StorageFenced,
+    TruncationBelowHighWatermark,
+    UnknownRaftVersion,
+    UnlistedVoterIds,
+)
+from raftnode.core.reasons.refusals import DiskFull
 from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
 from raftnode.logformat.batch import Record, encode_data_batch
 from raftnode.runtime import driver as driver_module
+from raftnode.runtime import wording
 from raftnode.runtime.disk import cold_reads
 from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
 from raftnode.runtime.disk.log_reads import LogReader
@@ -66,6 +73,7 @@ from .conftest import LONG_S, until
 
 ROOT = Path("/data")
 RECORD = NewRecord(b"k", b"v")
+KEY = ReplicaKey(NodeId(1), uuid.UUID(int=1))
 VOTE = VoteResponse(ErrorCode.NONE, Epoch(4), None, granted=True)
 
 
@@ -295,7 +303,7 @@ async def test_the_events_that_wait_are_one_turn_in_which_clients_hear_before_pe
 
 
 async def test_a_turn_that_fails_sends_nothing(bench):
-    bench.core.script += [[SendResponse(7, VOTE)], [Halt(HaltReason.FENCED_STORAGE, "because")]]
+    bench.core.script += [[SendResponse(7, VOTE)], [Halt(StorageFenced(KEY))]]
     for _ in range(2):
         bench.driver.post(ConfirmRequested(1, False))
     with pytest.raises(StorageStaleError):
@@ -654,13 +662,15 @@ async def test_requests_are_sent_and_facts_break_nothing(bench, replica_key):
 @pytest.mark.parametrize(
     ("reason", "error"),
     [
-        (HaltReason.FENCED_STORAGE, StorageStaleError),
-        (HaltReason.TRUNCATION_BELOW_HIGH_WATERMARK, ProtocolHaltError),
+        (StorageFenced(KEY), StorageStaleError),
+        (TruncationBelowHighWatermark(Offset(1), Offset(2)), ProtocolHaltError),
+        (UnknownRaftVersion("log", 3, known=2), ProtocolHaltError),
+        (UnlistedVoterIds("log", frozenset({NodeId(7)})), ProtocolHaltError),
     ],
 )
 async def test_a_halt_ends_everything_at_once(bench, reason, error):
-    with pytest.raises(error, match="because"):
-        await bench.play(Halt(reason, "because"), SendResponse(1, VOTE))
+    with pytest.raises(error, match=re.escape(wording.halt(reason))):
+        await bench.play(Halt(reason), SendResponse(1, VOTE))
     assert bench.post.sent == []
 
 

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from raftnode.core.reasons import refusals, waits
+from raftnode.core.reasons import halts, refusals, waits
 from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 from raftnode.runtime import wording
@@ -153,6 +153,40 @@ WAITS = [
 ]
 
 
+HALTS = [
+    (
+        halts.TruncationBelowHighWatermark(Offset(3), Offset(7)),
+        "asked to truncate to 3, below the high watermark 7: committed records would be lost; the "
+        "log or the leader is damaged",
+    ),
+    (
+        halts.StorageFenced(TWO),
+        f"the leader {TWO} saw this replica acknowledge more than it has now. Its storage was "
+        "restored from an old copy, so its votes and acknowledgements are not reliable; replace "
+        "this replica",
+    ),
+    (
+        halts.UnknownRaftVersion("log", 3, known=2),
+        "the log is at raft.version 3, but this program knows versions up to 2: run a newer one",
+    ),
+    (
+        halts.UnknownRaftVersion("snapshot", 3, known=2),
+        "the leader's snapshot is at raft.version 3, but this program knows versions up to 2: run "
+        "a newer one",
+    ),
+    (
+        halts.UnlistedVoterIds("log", frozenset({NodeId(10), NodeId(2)})),
+        "the log is at raft.version 1 and adds [2, 10], ids that are not among the configured "
+        "voters",
+    ),
+    (
+        halts.UnlistedVoterIds("snapshot", frozenset({NodeId(3)})),
+        "the leader's snapshot is at raft.version 1 and adds [3], ids that are not among the "
+        "configured voters",
+    ),
+]
+
+
 @pytest.mark.parametrize(("reason", "sentence"), REFUSALS)
 def test_a_refusal_has_its_sentence(reason: refusals.Reason, sentence: str):
     assert wording.refusal(reason) == sentence
@@ -163,9 +197,15 @@ def test_a_wait_has_its_words(wait: waits.Wait, words: str):
     assert wording.wait(wait) == words
 
 
+@pytest.mark.parametrize(("reason", "sentence"), HALTS)
+def test_a_halt_has_its_sentence(reason: halts.HaltReason, sentence: str):
+    assert wording.halt(reason) == sentence
+
+
 def test_the_tables_have_every_reason_of_the_core():
     assert {type(reason) for reason, _ in REFUSALS} == set(typing.get_args(refusals.Reason))
     assert {type(wait) for wait, _ in WAITS} == set(typing.get_args(waits.Wait))
+    assert {type(reason) for reason, _ in HALTS} == set(typing.get_args(halts.HaltReason))
     assert {wait for wait, _ in WAITS if isinstance(wait, Awaited)} == set(Awaited)
 
 

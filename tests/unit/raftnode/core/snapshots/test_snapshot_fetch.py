@@ -13,7 +13,6 @@ from raftnode.core.effects import (
     Effect,
     Fact,
     Halt,
-    HaltReason,
     InstallSnapshot,
     SendRequest,
     StoreSnapshotPiece,
@@ -36,11 +35,12 @@ from raftnode.core.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
+from raftnode.core.reasons.halts import StorageFenced, UnknownRaftVersion, UnlistedVoterIds
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Fetching, Follower
 from raftnode.core.snapshots import snapshot_fetch
 from raftnode.core.snapshots.download import Download
-from raftnode.core.types import Endpoint, Epoch, LogPosition, Offset, Voter, VoterSet
+from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, Voter, VoterSet
 
 pytestmark = pytest.mark.rule("P22", "P25")
 
@@ -231,8 +231,7 @@ def test_an_answer_to_another_request_is_not_heard(fetcher: Fetcher):
 
 def test_a_leader_that_fences_ends_the_replica(fetcher: Fetcher):
     [halt] = [one for one in fetcher.hear(error=ErrorCode.FENCED_REPLICA) if isinstance(one, Halt)]
-    assert halt.reason is HaltReason.FENCED_STORAGE
-    assert f"the leader {key_of('1')} saw this replica acknowledge more" in halt.message
+    assert halt.reason == StorageFenced(key_of("1"))
 
 
 @pytest.mark.parametrize(
@@ -471,8 +470,7 @@ def test_the_end_over_a_newer_version_names_both(fetcher: Fetcher):
     event = verifying(fetcher)
     newer = SnapshotVerified(replace(event.head, raft_version=3))
     [halt] = [one for one in fetcher.book.give("4", newer) if isinstance(one, Halt)]
-    assert halt.reason is HaltReason.UNSUPPORTED_RAFT_VERSION
-    assert "raft.version 3, but this program knows versions up to 2" in halt.message
+    assert halt.reason == UnknownRaftVersion("snapshot", 3, known=2)
 
 
 @pytest.mark.rule("P52")
@@ -488,8 +486,7 @@ def test_snapshot_at_version_1_with_an_unlisted_id_is_not_put_in_place(fetcher: 
     fetcher.replica.log.set_base(voters)
     effects = fetcher.book.give("4", SnapshotVerified(replace(event.head, raft_version=1)))
     halts = [effect for effect in effects if isinstance(effect, Halt)]
-    assert [halt.reason for halt in halts] == [HaltReason.UNLISTED_VOTER_ID]
-    assert "the leader's snapshot is at raft.version 1 and adds [3]" in halts[0].message
+    assert [halt.reason for halt in halts] == [UnlistedVoterIds("snapshot", frozenset({NodeId(3)}))]
     assert not [effect for effect in effects if isinstance(effect, InstallSnapshot)]
     assert fetcher.replica.log.end == 0
 

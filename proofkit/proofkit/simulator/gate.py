@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proofkit.simulator.disk import SimDisk
+from raftnode.core.reasons.staleness import Staleness
 from raftnode.core.replica import Replica
 from raftnode.core.replication.peer_memory import (
     PeerMemory,
@@ -28,7 +29,7 @@ class SimGate:
     def __post_init__(self) -> None:
         self.memory = PeerMemory.restore(self.disk.peer_marks)
 
-    def admit(self, key: ReplicaKey, start: Start) -> str | None:
+    def admit(self, key: ReplicaKey, start: Start) -> Staleness | None:
         """Judge a peer's hello and remember its start durably; return the reason of a refusal."""
         if self.memory.mark_of(key) is start.mark:
             return None  # nearly always: it was admitted before, and nothing is new

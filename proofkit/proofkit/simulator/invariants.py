@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from proofkit.simulator.snapshotchecks import SnapshotChecks
 from raftnode.core.effects import Halt
 from raftnode.core.reasons.halts import StorageFenced
+from raftnode.core.reasons.staleness import Staleness
 from raftnode.core.records import (
     RAFT_VERSION,
     AddVoter,
@@ -235,7 +236,7 @@ class Checker:
         if not isinstance(halt.reason, StorageFenced) or node.key not in self.stale:
             self.fail("NoHalt", f"{node.key}: {halt}")
 
-    def told_stale(self, node: SimNode, teller: ReplicaKey, reason: str) -> None:
+    def told_stale(self, node: SimNode, teller: ReplicaKey, reason: Staleness) -> None:
         """NobodyIsStaleButTheStale: only a volume that was put back is refused (S3)."""
         self.checks += 1
         if node.key not in self.stale:

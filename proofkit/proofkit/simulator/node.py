@@ -52,6 +52,7 @@ from raftnode.core.messages import FetchRequest, FetchResponse, Request, Respons
 from raftnode.core.raft import RaftCore
 from raftnode.core.reasons.halts import StorageFenced
 from raftnode.core.reasons.refusals import LeadershipEnded
+from raftnode.core.reasons.staleness import Staleness
 from raftnode.core.roles import Follower
 from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, ReplicaKey
@@ -496,7 +497,7 @@ class SimNode:
         if not self.world.network.carry(key.node_id, there.disk.key.node_id, knock):
             lost()
 
-    def _told_stale(self, life: int, teller: ReplicaKey, reason: str) -> None:
+    def _told_stale(self, life: int, teller: ReplicaKey, reason: Staleness) -> None:
         """A peer knows more of this storage than it does: it ends, for good."""
         if life != self.life or self.gate is None or not self.gate.believes(teller):
             return

@@ -1,4 +1,4 @@
-"""The sentences for the core's reasons: in errors, in DescribeQuorum, in log lines (decision 40)."""
+"""The sentences for the core's reasons: in errors, DescribeQuorum and log lines (decision 40)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from raftnode.core.reasons.refusals import (
     NotStartedInTime,
     NotTheLeader,
     OtherCluster,
-    Reassigning,
     Reason,
+    Reassigning,
     TargetNeedsVersion,
     TooManyChanges,
     TooMuchUncommitted,
@@ -47,6 +47,13 @@ from raftnode.core.reasons.refusals import (
     UnknownId,
     UnknownVersion,
     VotersChanged,
+)
+from raftnode.core.reasons.staleness import (
+    LowerEpoch,
+    LowerStart,
+    ShorterLog,
+    Staleness,
+    UnknownStart,
 )
 from raftnode.core.reasons.waits import (
     AnsweringMajority,
@@ -185,6 +192,24 @@ def halt(reason: HaltReason) -> str:
                 f"{_PLACES[place]} is at raft.version 1 and adds {sorted(node_ids)}, ids that are "
                 "not among the configured voters"
             )
+        case _:
+            assert_never(reason)
+
+
+def staleness(reason: Staleness) -> str:
+    """Say what a replica whose storage was restored from an old copy has forgotten."""
+    match reason:
+        case LowerStart(incarnation, last_incarnation):
+            return f"its start number is {incarnation}, but start {last_incarnation} was seen here"
+        case UnknownStart(last_incarnation):
+            return f"start {last_incarnation}, which was seen here, is not one of its starts"
+        case ShorterLog(log_end, acknowledged):
+            return (
+                f"its log ends at {log_end}, but it had acknowledged up to {acknowledged}, which "
+                "is committed"
+            )
+        case LowerEpoch(epoch, last_epoch):
+            return f"it is in epoch {epoch}, but it had been in epoch {last_epoch}"
         case _:
             assert_never(reason)
 

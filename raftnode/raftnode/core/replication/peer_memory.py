@@ -19,6 +19,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from raftnode.core.reasons.staleness import (
+    LowerEpoch,
+    LowerStart,
+    ShorterLog,
+    Staleness,
+    UnknownStart,
+)
 from raftnode.core.replica import Replica
 from raftnode.core.roles import Leader
 from raftnode.core.types import FIRST_OFFSET, NO_EPOCH, Epoch, Offset, ReplicaKey
@@ -102,7 +109,7 @@ class PeerMemory:
         peer = self._peers.get(key)
         return peer is None or peer.mark == start.mark
 
-    def why_stale(self, key: ReplicaKey, start: Start) -> str | None:
+    def why_stale(self, key: ReplicaKey, start: Start) -> Staleness | None:
         """What the replica has forgotten since it was last seen; None: nothing that is known.
 
         A start that was admitted before is not judged again: its hello may be older than what the
@@ -181,27 +188,22 @@ def is_believed(replica: Replica, teller: ReplicaKey) -> bool:
     return replica.may_be_voter(teller) or teller == replica.leader or replica.knows_no_other_voter
 
 
-def _broken_line(mark: Mark, start: Start) -> str | None:
+def _broken_line(mark: Mark, start: Start) -> LowerStart | UnknownStart | None:
     later = start.incarnation - mark.incarnation
     if later < 0:
-        return (
-            f"its start number is {start.incarnation}, but start {mark.incarnation} was seen here"
-        )
+        return LowerStart(start.incarnation, mark.incarnation)
     if mark.nonce is None or later >= max(len(start.line), 1):
         return None
     if start.line and start.line[later] == mark.nonce:
         return None
-    return f"start {mark.incarnation}, which was seen here, is not one of its starts"
+    return UnknownStart(mark.incarnation)
 
 
-def _forgotten(peer: _Peer, start: Start) -> str | None:
+def _forgotten(peer: _Peer, start: Start) -> ShorterLog | LowerEpoch | None:
     if not start.line:
         return None
     if start.log_end < peer.acknowledged:
-        return (
-            f"its log ends at {start.log_end}, but it had acknowledged up to "
-            f"{peer.acknowledged}, which is committed"
-        )
+        return ShorterLog(start.log_end, peer.acknowledged)
     if start.epoch < peer.epoch:
-        return f"it is in epoch {start.epoch}, but it had been in epoch {peer.epoch}"
+        return LowerEpoch(start.epoch, peer.epoch)
     return None

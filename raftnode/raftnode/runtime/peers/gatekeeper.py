@@ -17,6 +17,7 @@ from raftnode.core.replication.peer_memory import (
 )
 from raftnode.core.types import Epoch, ReplicaKey
 from raftnode.log_limit import LineBudget
+from raftnode.runtime import wording
 from raftnode.transport import Identity, RefusalReason
 from raftnode.transport.hello import Refusal
 from raftnode.transport.spawner import TaskSpawner
@@ -62,16 +63,17 @@ class Gatekeeper:
         Raises:
             StorageError: the disk failed; the process exits.
         """
-        reason = self._memory.why_stale(peer.key, peer.start)
-        if reason is None and self._is_worth_remembering(peer):
+        stale = self._memory.why_stale(peer.key, peer.start)
+        if stale is None and self._is_worth_remembering(peer):
             if self._memory.mark_of(peer.key) == peer.start.mark:
                 return None
             remembering = self._spawn(self._remember(peer), name=f"remember {peer.key}")
             await asyncio.shield(remembering)
             # Another start of the peer may have been admitted while this one waited.
-            reason = self._memory.why_stale(peer.key, peer.start)
-        if reason is None:
+            stale = self._memory.why_stale(peer.key, peer.start)
+        if stale is None:
             return None
+        reason = wording.staleness(stale)
         self._lines.say(_log.warning, "stale_peer_refused", peer=str(peer.key), reason=reason)
         own = self._replica
         return Refusal(RefusalReason.STALE_STORAGE, reason, own.key, own.cluster_id)

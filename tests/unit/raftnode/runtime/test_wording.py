@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from raftnode.core.reasons import halts, refusals, waits
+from raftnode.core.reasons import halts, refusals, staleness, waits
 from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 from raftnode.runtime import wording
@@ -19,8 +19,10 @@ REFUSALS = [
     (refusals.LeadershipEnded(), "leadership was lost"),
     (
         refusals.LeadershipEndedBeforeCommit(Offset(7)),
-        "leadership was lost with the record at offset 7 not yet committed: "
-        "describe the quorum to see the result",
+        (
+            "leadership was lost with the record at offset 7 not yet committed: "
+            "describe the quorum to see the result"
+        ),
     ),
     (refusals.TransferUnderWay(TWO), f"the leader is transferring leadership to {TWO}"),
     (
@@ -33,8 +35,10 @@ REFUSALS = [
     ),
     (
         refusals.FormationIncomplete(),
-        "the quorum is being formed: the leader accepts writes once every voter has the voter "
-        "records",
+        (
+            "the quorum is being formed: the leader accepts writes once every voter has the voter "
+            "records"
+        ),
     ),
     (refusals.DiskFull(), "the leader's disk is full"),
     (
@@ -48,9 +52,11 @@ REFUSALS = [
     (refusals.NotCommittedInTime(Offset(7)), "the record at offset 7 is not committed yet"),
     (
         refusals.VotersChanged(OLD, NOW),
-        "the voters changed since they were read: expected the record at offset 3 of epoch 1, but "
-        "the voter set in force comes from offset 7 of epoch 2; describe the quorum and decide "
-        "again",
+        (
+            "the voters changed since they were read: expected the record at offset 3 of epoch 1, but "
+            "the voter set in force comes from offset 7 of epoch 2; describe the quorum and decide "
+            "again"
+        ),
     ),
     (refusals.AlreadyVoter(TWO), f"{TWO} is already a committed voter"),
     (refusals.NotAVoter(TEN, VOTERS), f"{TEN} is not a voter; the voters are {VOTERS}"),
@@ -81,8 +87,10 @@ REFUSALS = [
     (refusals.IdListedTwice(), "a node id is in the target twice; list it once"),
     (
         refusals.AssignmentChanged(NOW),
-        "the voters or their target changed since they were read: the newest record is at offset 7 "
-        "of epoch 2; describe the quorum and decide again",
+        (
+            "the voters or their target changed since they were read: the newest record is at offset 7 "
+            "of epoch 2; describe the quorum and decide again"
+        ),
     ),
     (
         refusals.FixedVoters(),
@@ -90,13 +98,17 @@ REFUSALS = [
     ),
     (
         refusals.IdNotConfigured(NodeId(10), VOTERS),
-        "the quorum is at raft.version 1, and 10 is not one of the ids of its voters "
-        f"{VOTERS}; upgrade it to 2 first",
+        (
+            "the quorum is at raft.version 1, and 10 is not one of the ids of its voters "
+            f"{VOTERS}; upgrade it to 2 first"
+        ),
     ),
     (
         refusals.LastOfItsId(TWO),
-        f"the quorum is at raft.version 1, and {TWO} is the only voter of its id; add its "
-        "successor first, or upgrade to 2",
+        (
+            f"the quorum is at raft.version 1, and {TWO} is the only voter of its id; add its "
+            "successor first, or upgrade to 2"
+        ),
     ),
     (refusals.UnknownVersion(3, known=2), "this program knows raft.version 0 to 2, not 3"),
     (refusals.NeverLowered(2), "the quorum is at raft.version 2, which is never lowered"),
@@ -147,8 +159,10 @@ WAITS = [
                 waits.BlockedStep("add", TEN, Awaited.VOTER_CHANGE_COMMIT),
             )
         ),
-        f"remove {ONE}: a caught-up majority after the change: 1 of 2, 2 needed; "
-        f"add {TEN}: the last voter change to be committed",
+        (
+            f"remove {ONE}: a caught-up majority after the change: 1 of 2, 2 needed; "
+            f"add {TEN}: the last voter change to be committed"
+        ),
     ),
 ]
 
@@ -156,14 +170,18 @@ WAITS = [
 HALTS = [
     (
         halts.TruncationBelowHighWatermark(Offset(3), Offset(7)),
-        "asked to truncate to 3, below the high watermark 7: committed records would be lost; the "
-        "log or the leader is damaged",
+        (
+            "asked to truncate to 3, below the high watermark 7: committed records would be lost; the "
+            "log or the leader is damaged"
+        ),
     ),
     (
         halts.StorageFenced(TWO),
-        f"the leader {TWO} saw this replica acknowledge more than it has now. Its storage was "
-        "restored from an old copy, so its votes and acknowledgements are not reliable; replace "
-        "this replica",
+        (
+            f"the leader {TWO} saw this replica acknowledge more than it has now. Its storage was "
+            "restored from an old copy, so its votes and acknowledgements are not reliable; replace "
+            "this replica"
+        ),
     ),
     (
         halts.UnknownRaftVersion("log", 3, known=2),
@@ -171,18 +189,38 @@ HALTS = [
     ),
     (
         halts.UnknownRaftVersion("snapshot", 3, known=2),
-        "the leader's snapshot is at raft.version 3, but this program knows versions up to 2: run "
-        "a newer one",
+        (
+            "the leader's snapshot is at raft.version 3, but this program knows versions up to 2: run "
+            "a newer one"
+        ),
     ),
     (
         halts.UnlistedVoterIds("log", frozenset({NodeId(10), NodeId(2)})),
-        "the log is at raft.version 1 and adds [2, 10], ids that are not among the configured "
-        "voters",
+        (
+            "the log is at raft.version 1 and adds [2, 10], ids that are not among the configured "
+            "voters"
+        ),
     ),
     (
         halts.UnlistedVoterIds("snapshot", frozenset({NodeId(3)})),
-        "the leader's snapshot is at raft.version 1 and adds [3], ids that are not among the "
-        "configured voters",
+        (
+            "the leader's snapshot is at raft.version 1 and adds [3], ids that are not among the "
+            "configured voters"
+        ),
+    ),
+]
+
+
+STALENESS = [
+    (staleness.LowerStart(4, 5), "its start number is 4, but start 5 was seen here"),
+    (staleness.UnknownStart(5), "start 5, which was seen here, is not one of its starts"),
+    (
+        staleness.ShorterLog(Offset(9), Offset(10)),
+        "its log ends at 9, but it had acknowledged up to 10, which is committed",
+    ),
+    (
+        staleness.LowerEpoch(Epoch(6), Epoch(7)),
+        "it is in epoch 6, but it had been in epoch 7",
     ),
 ]
 
@@ -202,10 +240,18 @@ def test_a_halt_has_its_sentence(reason: halts.HaltReason, sentence: str):
     assert wording.halt(reason) == sentence
 
 
+@pytest.mark.parametrize(("reason", "sentence"), STALENESS)
+def test_what_a_stale_storage_has_forgotten_has_its_sentence(
+    reason: staleness.Staleness, sentence: str
+):
+    assert wording.staleness(reason) == sentence
+
+
 def test_the_tables_have_every_reason_of_the_core():
     assert {type(reason) for reason, _ in REFUSALS} == set(typing.get_args(refusals.Reason))
     assert {type(wait) for wait, _ in WAITS} == set(typing.get_args(waits.Wait))
     assert {type(reason) for reason, _ in HALTS} == set(typing.get_args(halts.HaltReason))
+    assert {type(reason) for reason, _ in STALENESS} == set(typing.get_args(staleness.Staleness))
     assert {wait for wait, _ in WAITS if isinstance(wait, Awaited)} == set(Awaited)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofkit.playbook import Playbook, key_of
+from raftnode.core.reasons.staleness import LowerEpoch, LowerStart, ShorterLog, UnknownStart
 from raftnode.core.replication.peer_memory import (
     LINE_MAX,
     PEERS_MAX,
@@ -54,9 +55,7 @@ def test_a_lower_incarnation_is_stale() -> None:
     """Taking the comparison of counts out of `_broken_line` makes this fail."""
     memory = PeerMemory()
     admit(memory, start(5, "e", "d"))
-    assert "its start number is 4, but start 5 was seen" in (
-        memory.why_stale(PEER, start(4, "d")) or ""
-    )
+    assert memory.why_stale(PEER, start(4, "d")) == LowerStart(4, 5)
     assert memory.why_stale(PEER, start(4)) is not None
 
 
@@ -76,7 +75,7 @@ def test_an_old_copy_that_was_started_more_often_is_stale() -> None:
     memory = PeerMemory()
     admit(memory, start(5, "e", "d", "c"))
     overtaken = start(7, "z", "y", "x", "w", "c")
-    assert "start 5, which was seen here," in (memory.why_stale(PEER, overtaken) or "")
+    assert memory.why_stale(PEER, overtaken) == UnknownStart(5)
 
 
 def test_a_line_that_does_not_reach_back_is_compared_by_its_count() -> None:
@@ -102,7 +101,7 @@ def test_a_log_that_ends_below_what_was_acknowledged_and_committed_is_stale() ->
     memory.acknowledged(PEER, Offset(10))
     memory.acknowledged(PEER, Offset(9))
     short = start(2, "b", "a", end=9)
-    assert "ends at 9, but it had acknowledged up to 10" in (memory.why_stale(PEER, short) or "")
+    assert memory.why_stale(PEER, short) == ShorterLog(Offset(9), Offset(10))
     admit(memory, replace(short, log_end=Offset(10)))
     assert memory.why_stale(PEER, start(3, "c", "b", end=9)) is not None
 
@@ -113,9 +112,8 @@ def test_an_epoch_below_the_one_that_was_shown_is_stale() -> None:
     admit(memory, start(1, "a", epoch=3))
     memory.showed(PEER, Epoch(7))
     memory.showed(PEER, Epoch(6))
-    assert "epoch 6, but it had been in epoch 7" in (
-        memory.why_stale(PEER, start(2, "b", "a", epoch=6)) or ""
-    )
+    lower = start(2, "b", "a", epoch=6)
+    assert memory.why_stale(PEER, lower) == LowerEpoch(Epoch(6), Epoch(7))
     admit(memory, start(2, "b", "a", epoch=7))
 
 

@@ -63,6 +63,31 @@ def test_each_package_lies_one_level_in_and_is_typed(folder, package):
     assert (ROOT / folder / package / "py.typed").is_file()
 
 
+def test_the_core_has_no_sentences():
+    """It names its reasons, and `raftnode.runtime.wording` words them (decision 40).
+
+    `types.py` says what it cannot parse.
+    """
+    core = ROOT / "raftnode" / "raftnode" / "core"
+    sentences = [
+        f"{path.relative_to(core)}:{node.lineno}: {node.value}"
+        for path in sorted(core.rglob("*.py"))
+        if path.name != "types.py"
+        for node in _texts(ast.parse(path.read_text()))
+        if re.search(r"\w \w", node.value)
+    ]
+    assert sentences == []
+
+
+def _texts(module):
+    """The texts of a module but its docstrings, which are statements."""
+    docstrings = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and id(node) not in docstrings:
+            yield node
+
+
 def test_no_module_has_grown_past_what_can_be_read():
     lengths = {
         path.relative_to(ROOT): len(path.read_text().splitlines())

@@ -138,6 +138,8 @@ class Trouble:
     reason: str
     """One word, such as `ImagePullBackOff`."""
     message: str
+    lasts_ms: int = 0
+    """For how long, by Kubernetes' own times."""
 
     def __str__(self) -> str:
         """In one line."""
@@ -315,6 +317,16 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
+class PutOff:
+    """A growth that the operator put off for a roll, because its pod could not start."""
+
+    revision: str
+    """Of the template that the roll gives to the pods."""
+    why: str
+    """Why the pod could not start."""
+
+
+@dataclass(frozen=True, slots=True)
 class StatefulSet:
     """The StatefulSet of the quorum."""
 
@@ -346,6 +358,8 @@ class StatefulSet:
     """Size of each claim, as its template has it."""
     tls: TlsLevel = "disabled"
     """What its template has the listeners of nodes accept."""
+    put_off: PutOff | None = None
+    """The growth that was put off last; `judge/growth.py` says whether it still is."""
 
     def record(self, ordinal: int) -> ClaimRecord | None:
         """What was recorded last for an ordinal."""
@@ -439,8 +453,8 @@ class Observation:
     no retry is due yet."""
 
     troubles: tuple[Trouble, ...] = ()
-    """Pods and claims that have not been able to start for a while; no decision depends on
-    them."""
+    """Pods and claims that have not been able to start for a while. Only whether a growth is put
+    off depends on them (`judge/growth.py`)."""
 
     failure: tuple[str, str] | None = None
     """A reason in one word and a sentence: the request that fails repeatedly."""

@@ -19,6 +19,7 @@ from kraftquorum_operator.model.observation import (
     ClaimRecord,
     GivenUp,
     Pod,
+    PutOff,
     StatefulSet,
 )
 from kraftquorum_operator.model.tls import TlsLevel
@@ -84,7 +85,13 @@ def read_statefulset(body: Body | None, now: datetime | None = None) -> Stateful
         image=_kept_image(body),
         claim_size=str(requested.get("storage", "")),
         tls=_tls_level(_part(_part(body["spec"], "template"), "spec")),
+        put_off=_put_off(_annotations(body)),
     )
+
+
+def _put_off(annotations: dict[str, str]) -> PutOff | None:
+    revision, _, why = annotations.get(names.ANNOTATION_PUT_OFF, "").partition(" ")
+    return PutOff(revision, why) if revision else None
 
 
 def _kept_image(body: Body) -> str | None:

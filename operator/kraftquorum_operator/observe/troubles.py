@@ -8,11 +8,14 @@ those of the StatefulSet say why there is no pod, those of a claim why it has no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.model.observation import CRASH_LOOP, Claim, Pod, StatefulSet, Trouble
+from kraftquorum_operator.observe.kube import now_utc
 
 ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
 """Reasons of a waiting container that are no fault."""
@@ -43,17 +46,29 @@ def read_troubles(
     pods: Sequence[Pod],
     claims: Sequence[Claim],
     events: Iterable[Body] = (),
+    now: datetime | None = None,
 ) -> tuple[Trouble, ...]:
-    """All pods and claims that cannot start now, by ordinal, short delays included."""
-    newest = _newest(events)
+    """All pods and claims that cannot start now, by ordinal, short delays included.
+
+    Args:
+        quorum: name of the resource.
+        statefulset: of the quorum.
+        pods: of the quorum.
+        claims: of the quorum.
+        events: those of the objects that `wants_events` names.
+        now: the wall clock, for the age of events; None: now.
+    """
+    newest, now = _newest(events), now or now_utc()
     troubles = [*_of_pods(pods), *_of_claims(claims, newest)]
     if statefulset is not None:
         there = {pod.ordinal for pod in pods}
         absent = [n for n in range(statefulset.replicas) if n not in there]
-        troubles += [t for n in absent if (t := _of_absent(quorum, n, newest)) is not None]
+        troubles += [t for n in absent if (t := _of_absent(quorum, n, newest, now)) is not None]
     # A claim that waits for its pod is less useful than what the pod waits for.
     plain = {trouble.ordinal for trouble in troubles if trouble.reason != PENDING}
     troubles = [t for t in troubles if t.reason != PENDING or t.ordinal not in plain]
+    waits = {pod.ordinal: pod.age_ms if pod.unready_ms is None else pod.unready_ms for pod in pods}
+    troubles = [replace(t, lasts_ms=waits.get(t.ordinal, t.lasts_ms)) for t in troubles]
     return tuple(sorted(troubles, key=lambda trouble: (trouble.ordinal, trouble.subject)))
 
 
@@ -84,14 +99,19 @@ def _of_claims(
                 yield Trouble(claim.ordinal, subject, PENDING, "it has no volume yet")
 
 
-def _of_absent(quorum: str, ordinal: int, events: Mapping[tuple[str, str], Body]) -> Trouble | None:
+def _of_absent(
+    quorum: str, ordinal: int, events: Mapping[tuple[str, str], Body], now: datetime
+) -> Trouble | None:
     pod = names.pod(quorum, ordinal)
     event = events.get(("StatefulSet", pod)) or events.get(
         ("StatefulSet", names.claim(quorum, ordinal))
     )
     if event is None or event.get("reason") != "FailedCreate":
         return None
-    return Trouble(ordinal, f"pod {pod}", "FailedCreate", _message(event))
+    first = str(event.get("firstTimestamp") or event.get("eventTime") or "")
+    since = datetime.fromisoformat(first) if first else now
+    lasts_ms = max(0, int((now - since).total_seconds() * 1000))
+    return Trouble(ordinal, f"pod {pod}", "FailedCreate", _message(event), lasts_ms)
 
 
 def _newest(events: Iterable[Body]) -> dict[tuple[str, str], Body]:

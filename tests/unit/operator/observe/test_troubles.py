@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -99,6 +100,25 @@ def test_a_claim_without_a_volume_is_told_in_the_words_of_its_event() -> None:
     assert [t.reason for t in both] == ["Unschedulable"], "the pod says more"
     assert troubles(claims=[replace(claim(0), phase="Lost")])[0].reason == "ClaimLost"
     assert not troubles(claims=[claim(0)], events=[about])
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.observe.troubles:read_troubles", "waits.get(t.ordinal, t.lasts_ms)", "0"
+)
+def test_for_how_long_a_pod_has_been_in_trouble_comes_from_kubernetes_alone() -> None:
+    """So that an operator that restarts judges it as the one before."""
+    unscheduled = replace(AWAY, waiting="Unschedulable", age_ms=90_000)
+    assert troubles(pods=[unscheduled])[0].lasts_ms == 90_000
+    assert troubles(pods=[replace(unscheduled, unready_ms=7_000)])[0].lasts_ms == 7_000
+    of_claim = troubles(pods=[AWAY], claims=[replace(claim(2), phase="Pending")])
+    assert [(t.reason, t.lasts_ms) for t in of_claim] == [("ClaimPending", 60_000)]
+    refused = event("StatefulSet", "demo", "FailedCreate", QUOTA)
+    first = refused | {"firstTimestamp": "2026-01-01T00:00:00Z"}
+    now = datetime(2026, 1, 1, 0, 2, tzinfo=UTC)
+    three = [pod(n) for n in range(3)]
+    statefulset = replace(healthy().statefulset, replicas=4)
+    assert read_troubles("demo", statefulset, three, (), [first], now)[0].lasts_ms == 120_000
+    assert read_troubles("demo", statefulset, three, (), [refused], now)[0].lasts_ms == 0
 
 
 def test_events_are_read_only_where_they_can_tell_something() -> None:

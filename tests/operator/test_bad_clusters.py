@@ -78,6 +78,45 @@ def test_a_quota_that_forbids_the_fourth_pod(krq, operators) -> None:
     assert krq.condition("PodsBlocked")["status"] == "False"
 
 
+@pytest.mark.rule("S24")
+def test_a_quota_that_forbids_the_fourth_pod_blocks_no_roll(krq, operators, writing) -> None:
+    """The fourth pod is put off for it, and comes once the quota lets it."""
+    operators.start()
+    krq.apply(voters=3, image="kraftquorum/raftnode:1")
+    krq.ready(3)
+    three, before = krq.voters(), {p["metadata"]["uid"] for p in krq.list("pods")}
+    krq.kubectl("create", "quota", "few", "--hard=pods=3")
+    krq.until(
+        "the quota is counted",
+        lambda: "3" in krq.kubectl("get", "quota", "few", "-o", "jsonpath={.status.used.pods}"),
+    )
+    writing.start()
+    krq.apply(voters=5, image="kraftquorum/raftnode:1")
+    until_blocked(krq, "PodsBlocked", "demo-3", "exceeded quota: few")
+    krq.apply(voters=5, image="kraftquorum/raftnode:2")
+
+    def tells_both() -> bool:
+        message = krq.condition("Progressing").get("message", "")
+        return "is added after the restart of all pods" in message and "quota: few" in message
+
+    krq.until("it rolls and says of the growth", tells_both)
+    assert krq.get("sts")["spec"]["replicas"] == 3
+
+    def is_rolled() -> bool:
+        pods = krq.list("pods")
+        images = {p["spec"]["containers"][0]["image"] for p in pods}
+        restarted = before.isdisjoint(p["metadata"]["uid"] for p in pods)
+        return len(pods) == 3 and restarted and images == {"kraftquorum/raftnode:2"}
+
+    krq.until("rolled", is_rolled)
+    krq.until("tried again", lambda: krq.get("sts")["spec"]["replicas"] == 4)
+    assert krq.voters() == three
+    assert not [a for a in operators.actions() if a.startswith(("AddVoter", "RemoveVoter"))]
+    krq.kubectl("delete", "quota", "few")
+    krq.ready(5)
+    writing.finish(bounded=True)
+
+
 def test_no_default_storage_class_and_one_that_there_is_not(krq, operators) -> None:
     operators.start()
     krq.kubectl("annotate", CLASS, f"{DEFAULT}=false", "--overwrite")

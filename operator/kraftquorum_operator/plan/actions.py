@@ -16,6 +16,7 @@ from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
     LatchVoter,
+    PutOff,
     ReplicaId,
 )
 
@@ -41,6 +42,8 @@ class SetReplicas:
     uid: str
     resource_version: str
     replicas: int
+    put_off: PutOff | None = None
+    """The growth that is put off by this, to record; None: none is put off any longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +337,8 @@ def describe(action: Action) -> str:
             return f"{type(action).__name__} {replica}"
         case MoveLeadership(leader, preferred):
             return f"MoveLeadership {leader} to {preferred}"
+        case SetReplicas(_, _, replicas, PutOff(why=why)):
+            return f"SetReplicas {replicas} (the growth waits for a roll: {why})"
         case SetReplicas(_, _, replicas) | CreateStatefulSet(replicas):
             return f"{type(action).__name__} {replicas}"
         case CountPod(pod, voter):

@@ -24,6 +24,7 @@ from kraftquorum_operator.plan.budget import budget_count
 from kraftquorum_operator.plan.certificates import certificates
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
+from kraftquorum_operator.plan.put_off import roll_before_growth
 from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.replacement import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import await_tls, roll
@@ -54,8 +55,16 @@ REPAIR: tuple[Step, ...] = (
 )
 """Steps that keep a formed quorum healthy."""
 
-OPERATION: tuple[Step, ...] = (shrink, grow, roll, await_tls, retire_waits)
-"""Steps that change a healthy quorum, in the order of S24."""
+OPERATION: tuple[Step, ...] = (
+    shrink,
+    roll_before_growth,
+    grow,
+    roll,
+    await_tls,
+    retire_waits,
+)
+"""Steps that change a healthy quorum, in the order of S24. A growth that the cluster has no room
+for comes after the roll."""
 
 PASSING = frozenset(
     guard.name

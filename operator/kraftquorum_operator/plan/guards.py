@@ -11,6 +11,7 @@ from __future__ import annotations
 from kraftquorum_operator.judge.copies import why_copied
 from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
+from kraftquorum_operator.judge.growth import why_put_off
 from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.plan.access_guards import access_file_written
 from kraftquorum_operator.plan.case import Case
@@ -500,6 +501,19 @@ def all_voters_caught_up(case: Case) -> str | None:
     voters = case.quorum.voters if case.quorum else ()
     lagging = tuple(v.replica for v in voters if not (v.fresh and _is_caught_up(case, v.replica)))
     return f"not caught up: {replica_names(lagging)}" if lagging else None
+
+
+@guard()
+def growth_not_put_off(case: Case) -> str | None:
+    """No growth waits for a rolling restart.
+
+    If the cluster has had no room for a new pod for a minute and other pods have an older template,
+    the operator takes the new pod away, restarts the other pods one by one, and then creates the
+    new pod again. It does so only from three voters on: a smaller quorum has no majority while a
+    pod restarts. The StatefulSet's annotation `kraftquorum.io/growth-put-off` records it; if you
+    remove the annotation, the operator creates the new pod at once.
+    """
+    return why_put_off(case.observation, case.spec.voters)
 
 
 def _is_caught_up(case: Case, voter: ReplicaId) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.copies import unrecorded
+from kraftquorum_operator.judge.growth import next_ordinal
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import Progress, ReplicaId
 from kraftquorum_operator.plan import guards
@@ -191,18 +192,17 @@ def grow(case: Case) -> Action | Wait | None:
     quorum, statefulset = case.observation.quorum, case.observation.statefulset
     if quorum is None or statefulset is None:
         return None
-    present = {replica.node_id for replica in quorum.replicas}
-    missing = [ordinal for ordinal in range(case.spec.voters) if ordinal not in present]
-    if not missing:
+    ordinal = next_ordinal(case.observation, case.spec.voters)
+    if ordinal is None:
         return None
-    subject = Case(case.spec, case.observation, case.now_ms, ordinal=missing[0])
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=ordinal)
     wait = first_block(subject, guards.formation_complete)
     if wait is not None:
         return wait
-    if statefulset.replicas <= missing[0]:
-        raised = Case(case.spec, case.observation, case.now_ms, replicas=missing[0] + 1)
+    if statefulset.replicas <= ordinal:
+        raised = Case(case.spec, case.observation, case.now_ms, replicas=ordinal + 1)
         blocked = first_block(raised, guards.claims_are_ours, guards.certificates_issued)
         if blocked is not None:
             return blocked
-        return SetReplicas(statefulset.uid, statefulset.resource_version, missing[0] + 1)
-    return admit(case, missing[0], replaces=None)
+        return SetReplicas(statefulset.uid, statefulset.resource_version, ordinal + 1)
+    return admit(case, ordinal, replaces=None)

@@ -25,6 +25,8 @@ def build(
     live: Body | None = None,
     installation: Installation = INSTALLATION,
     counted: Collection[str] = (),
+    *,
+    grows: bool = True,
 ) -> dict[ObjectRef, Body]:
     """Every object that goes with the resource, by its reference.
 
@@ -40,11 +42,12 @@ def build(
         live: the live StatefulSet; None: there is none.
         installation: of the operator.
         counted: names of the pods that the disruption budget counts.
+        grows: whether the voters may become as many as are wanted; False: that is put off.
     """
     bodies = [
         headless_service(owner),
         client_service(owner),
-        disruption_budget(owner, voters, spec.voters, counted),
+        disruption_budget(owner, voters, spec.voters if grows else voters, counted),
     ]
     if has_network_policy(spec.network_policy, config.defaults):
         bodies.append(network_policy(owner, spec, installation))

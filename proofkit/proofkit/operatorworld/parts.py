@@ -42,8 +42,10 @@ class Runner:
     """Of the template that it was made of."""
     version: int = 1
     """Another one once it started or ended."""
+    placed: bool = False
+    """It has a machine with room for it, until it ends."""
 
     @property
     def runs(self) -> bool:
         """Whether its API answers."""
-        return self.starts_in == 0 and self.held_ticks == 0 and not self.terminating
+        return self.placed and self.starts_in == 0 and self.held_ticks == 0 and not self.terminating

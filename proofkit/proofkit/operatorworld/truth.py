@@ -14,6 +14,7 @@ from kraftquorum_operator.model.engine import RAFTNODE, Engine
 from kraftquorum_operator.model.observation import (
     ClaimRecord,
     Latch,
+    PutOff,
     Quorum,
     ReplicaId,
     VoterRecord,
@@ -64,6 +65,12 @@ class Truth:
     """Of the StatefulSet's template."""
     bad_revisions: set[int] = field(default_factory=set[int])
     """Templates whose image cannot be pulled."""
+    places: int | None = None
+    """How many pods the machines have room for; None: for all."""
+    put_off: PutOff | None = None
+    """As recorded on the StatefulSet."""
+    budget_grows: bool = True
+    """Whether the disruption budget keeps a majority of the wanted voters, if they are more."""
     budget_pods: set[int] = field(default_factory=set[int])
     """Ordinals of the pods that the disruption budget selects."""
     budget_version: int = 1
@@ -147,6 +154,16 @@ class Truth:
                 self.runners[ordinal] = Runner(self._uid("pod"), revision=self.revision)
                 if ordinal in self.budget_pods:
                     self.count_budget()
+        self._place()
+
+    def _place(self) -> None:
+        """The scheduler: it gives a place that is free to the pod that has waited the longest."""
+        waiting = [runner for runner in self.runners.values() if not runner.placed]
+        waiting.sort(key=lambda runner: -runner.unready_ticks)
+        taken = len(self.runners) - len(waiting)
+        free = len(waiting) if self.places is None else max(0, self.places - taken)
+        for runner in waiting[:free]:
+            runner.placed = True
 
     def _selected(self) -> int:
         return sum(ordinal in self.budget_pods for ordinal in self.runners)
@@ -165,7 +182,8 @@ class Truth:
     @property
     def evictions_allowed(self) -> int:
         """How many voters' pods the disruption budget lets go now."""
-        return max(0, self.budget_healthy - majority(max(len(self.voters), self.spec.voters)))
+        wanted = self.spec.voters if self.budget_grows else 0
+        return max(0, self.budget_healthy - majority(max(len(self.voters), wanted)))
 
     def may_evict(self, ordinal: int) -> bool:
         """Whether the API server grants the eviction of a pod: always, if no budget counts it."""
@@ -182,7 +200,7 @@ class Truth:
         if runner.held_ticks > 0:
             runner.held_ticks -= 1
             return
-        if runner.terminating or runner.starts_in == 0:
+        if not runner.placed or runner.terminating or runner.starts_in == 0:
             return
         if runner.revision in self.bad_revisions:
             return

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from kraftquorum_operator.judge.growth import why_put_off
+from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
     Basis,
     Budget,
@@ -25,6 +27,7 @@ from kraftquorum_operator.model.observation import (
     Quorum,
     ReplicaId,
     StatefulSet,
+    Trouble,
     majority,
 )
 from kraftquorum_operator.plan import actions
@@ -42,6 +45,13 @@ class World(Truth):
 
     def look(self) -> Observation:
         """Return an observation that is true now."""
+        seen = self._look()
+        grows = why_put_off(seen, self.spec.voters) is None
+        if seen.quorum is None or grows == self.budget_grows:
+            return seen
+        return replace(seen, outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
+
+    def _look(self) -> Observation:
         return Observation(
             namespace="test",
             name="demo",
@@ -60,6 +70,7 @@ class World(Truth):
                     (n, tuple(GivenUp(uid, self.now_ms - at, unused) for at, uid, unused in notes))
                     for n, notes in sorted(self.given_up.items())
                 ),
+                put_off=self.put_off,
             ),
             pods=tuple(self._pod(n) for n in sorted(self.runners)),
             claims=tuple(self._claim(n) for n in sorted(self.disks)),
@@ -76,7 +87,14 @@ class World(Truth):
                 str(self.budget_version),
             ),
             remembered_cluster_id=self.remembered_cluster_id,
+            troubles=tuple(
+                self._trouble(n) for n, runner in sorted(self.runners.items()) if not runner.placed
+            ),
         )
+
+    def _trouble(self, ordinal: int) -> Trouble:
+        waits_ms = self.runners[ordinal].unready_ticks * TICK_MS
+        return Trouble(ordinal, f"pod demo-{ordinal}", "Unschedulable", "no machine", waits_ms)
 
     def _pod(self, ordinal: int) -> Pod:
         runner = self.runners[ordinal]
@@ -253,9 +271,11 @@ class World(Truth):
                     disk.owner_uid = self.uid
             case actions.RecordClaims():
                 self._record(action)
+            case actions.ApplyObjects():
+                self.budget_grows = why_put_off(self.look(), self.spec.voters) is None
+                self.count_budget()
             case (
-                actions.ApplyObjects()
-                | actions.DeleteStatefulSet()
+                actions.DeleteStatefulSet()
                 | actions.DeleteLatch()
                 | actions.CreateAuthority()
                 | actions.DeleteIssued()
@@ -271,6 +291,7 @@ class World(Truth):
         highest = max((v.node_id for v in (*self.voters, *self.committed_voters)), default=-1)
         assert action.replicas > highest, "S25: a voter would lose its pod"
         self.replicas, self.version = action.replicas, self.version + 1
+        self.put_off = action.put_off
 
     def _create_latch(
         self, cluster_id: str, voters: tuple[LatchVoter, ...], *, adopted: bool
@@ -398,6 +419,8 @@ class World(Truth):
                 assert replica != self.leader or len(self.voters) == 1, "the leader was not moved"
             late_ones = [voter for voter in self.voters if not self.is_fresh(voter)]
             assert not late_ones, "two voters away for a new template"
+            waiting = [other for other in self.runners.values() if not other.placed]
+            assert not waiting, "a pod that waits for room would take the voter's"
 
 
 def _ordinal(name: str) -> int:

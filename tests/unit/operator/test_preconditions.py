@@ -22,7 +22,8 @@ from kraftquorum_operator.errors import ConflictError
 from kraftquorum_operator.execute import objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.model.objects import ObjectRef, Owner
-from kraftquorum_operator.model.observation import Budget, ClaimRecord
+from kraftquorum_operator.model.observation import Budget, ClaimRecord, PutOff
+from kraftquorum_operator.observe.kube import read_statefulset
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.resources.disruption import disruption_budget
 from kraftquorum_operator.resources.metadata import stamped
@@ -93,6 +94,8 @@ class ApiServer:
         for key, value in change.items():
             if isinstance(value, dict):
                 self._merge(into.setdefault(key, {}), value)
+            elif value is None:
+                into.pop(key, None)
             else:
                 into[key] = value
 
@@ -166,9 +169,7 @@ async def test_a_pod_that_has_started_since_it_was_seen_stuck_is_kept(place: Pla
     assert place.server.get("Pod", "demo-2") is not None
 
 
-@pytest.mark.without(
-    f"{OBJECTS}:set_replicas", '"metadata": {"resourceVersion": action.resource_version},', ""
-)
+@pytest.mark.without(f"{OBJECTS}:set_replicas", '"resourceVersion": action.resource_version,', "")
 async def test_replicas_change_only_from_the_version_that_was_observed(place: Place):
     """Another operator has scaled it meanwhile: the number decided on is of another situation."""
     place.server.put("StatefulSet", "demo", "uid", {"replicas": 3})
@@ -180,6 +181,25 @@ async def test_replicas_change_only_from_the_version_that_was_observed(place: Pl
     assert scaled["spec"] == {"replicas": 5}
     await objects.set_replicas(actions.SetReplicas("uid", "2", 4), place.tools)
     assert scaled["spec"] == {"replicas": 4}
+
+
+@pytest.mark.without(
+    f"{OBJECTS}:set_replicas", "if put_off is not None else None", "if 0 else None"
+)
+async def test_a_growth_that_is_put_off_is_recorded_until_it_goes_on(place: Place):
+    place.server.put("StatefulSet", "demo", "uid", {"replicas": 4})
+    note = PutOff("r2", "pod demo-3: Unschedulable: no machine")
+    await objects.set_replicas(actions.SetReplicas("uid", "1", 3, note), place.tools)
+    scaled = place.server.get("StatefulSet", "demo")
+    assert scaled is not None
+    seen = read_statefulset(scaled)
+    assert seen is not None
+    assert (seen.replicas, seen.put_off) == (3, note)
+    version = scaled["metadata"]["resourceVersion"]
+    await objects.set_replicas(actions.SetReplicas("uid", version, 4), place.tools)
+    seen = read_statefulset(place.server.get("StatefulSet", "demo"))
+    assert seen is not None
+    assert (seen.replicas, seen.put_off) == (4, None)
 
 
 RECORD = ClaimRecord("directory", "old")

@@ -16,6 +16,7 @@ from kraftquorum_operator.model.observation import (
     GivenUp,
     Observation,
     Progress,
+    PutOff,
     StatefulSet,
 )
 from kraftquorum_operator.model.spec import QuorumSpec
@@ -98,6 +99,10 @@ FAILED_AGAIN = replace(
 """A new volume of replica 3 was given up just now, and so is to be the next one."""
 ROLLING = replace(
     with_pod(healthy(), replace(pod(1), revision="r0")), budget=Budget("pdb", counted=3, allowed=0)
+)
+UNSEEN_TEMPLATE = replace(
+    healthy(),
+    statefulset=replace(healthy().statefulset, revision=None, put_off=PutOff("r1", "no room")),
 )
 CASES: dict[str, tuple[Observation, QuorumSpec]] = {
     "budget_allows_eviction": (ROLLING, spec()),
@@ -218,6 +223,7 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         with_pod(with_pod(healthy(), replace(pod(2), revision="r0")), replace(pod(1), ready=False)),
         spec(),
     ),
+    "growth_not_put_off": (UNSEEN_TEMPLATE, FOUR),
     "current_template_starts": (BOTH_STUCK, spec()),
     "fresh_claim_uid": (with_claim(BROKEN_3, replace(claim(3), owner_uid="resource-0")), FOUR),
 }

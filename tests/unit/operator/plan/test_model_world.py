@@ -52,7 +52,8 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
 
 
 LATE = ("freeze", "thaw", "look_again", "cut_off")
-ROLLING = ("crash", "scale", "retemplate", "miscount", *LATE)
+ROOM = ("fill", "free")
+ROLLING = ("crash", "scale", "retemplate", "miscount", *ROOM, *LATE)
 GENTLE = ("crash", "delete_pod", "edit_budget", "miscount", "scale", *LATE)
 HANDS = (
     "scale_statefulset",
@@ -65,6 +66,8 @@ HANDS = (
     "policy",
     "retention",
     "pause",
+    "retemplate",
+    *ROOM,
 )
 LOSING = ("wipe", "corrupt", "delete_claim")
 
@@ -116,6 +119,10 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             pass
         case "retemplate":
             world.retemplate()
+        case "fill":
+            world.places = len(world.runners)
+        case "free":
+            world.places = None
         case kind if kind in {*HANDS, "edit_budget", "miscount"}:
             meddle(world, fault)
         case "corrupt" if not world.engine.storage_exits:
@@ -152,7 +159,7 @@ def meddle(world: World, fault: Fault) -> None:
 
 
 def settle(world: World) -> None:
-    decision = None
+    decision, world.places = None, None
     for _ in range(CALM_TICKS):
         decision = world.step()
         world.tick()
@@ -357,3 +364,55 @@ def test_all_claims_deleted_at_once_are_replaced_one_by_one(engine: Engine, vote
         change(world, voters=3)
     settle(world)
     assert first.isdisjoint(world.voters)
+
+
+@both_engines
+@given(
+    voters=st.sampled_from([3, 4, 5]),
+    more=st.integers(1, 2),
+    at=st.integers(0, 200),
+    end=st.booleans(),
+)
+@WALK
+def test_a_growth_without_room_blocks_no_roll_and_takes_no_voters_room(
+    engine: Engine, voters: int, more: int, at: int, end: bool
+) -> None:
+    """Before the growth is stuck, or after; all voters get the template, one at a time."""
+    world = start(engine, voters)
+    settle(world)
+    first, world.places = list(world.voters), voters
+    change(world, voters=voters + more)
+    run(world, at)
+    world.retemplate()
+    for _ in range(CALM_TICKS):
+        world.step()
+        world.tick()
+        away = [voter for voter in world.voters if not world.is_alive(voter)]
+        assert len(away) <= 1, world.changes[-20:]
+    assert world.voters == first
+    runners = [world.runners[voter.node_id] for voter in first]
+    assert {runner.revision for runner in runners} == {world.revision}, world.changes[-20:]
+    assert all(world.is_fresh(voter) for voter in first)
+    if end:
+        change(world, voters=voters)
+    settle(world)
+
+
+@both_engines
+@pytest.mark.parametrize("voters", [1, 2])
+def test_a_growth_without_room_comes_before_the_roll_of_voters_that_cannot_be_spared(
+    engine: Engine, voters: int
+) -> None:
+    world = start(engine, voters)
+    settle(world)
+    world.places = voters
+    change(world, voters=3)
+    world.retemplate()
+    pods = {ordinal: runner.uid for ordinal, runner in world.runners.items()}
+    run(world, CALM_TICKS)
+    assert {ordinal: world.runners[ordinal].uid for ordinal in pods} == pods
+    decision = world.step()
+    assert isinstance(decision, Wait)
+    assert decision.guard == "node_answers"
+    assert "while" in decision.why
+    settle(world)

@@ -1,0 +1,75 @@
+"""Rolls the pods before a growth that cannot start, and puts that growth off for it.
+
+A pod that waits for room is not started yet, so nothing depends on it. Left there, it would take
+the room of the first voter that the roll restarts, and the quorum would lose that voter. So the
+operator takes it away first. What must not live here: whether a growth is stuck or put off
+(`judge/growth.py`), and how pods are rolled (`rollout.py`).
+"""
+
+from __future__ import annotations
+
+from kraftquorum_operator.judge.growth import lacks_room, next_ordinal, why_stuck
+from kraftquorum_operator.model.observation import PutOff
+from kraftquorum_operator.plan import guards
+from kraftquorum_operator.plan.actions import Action, SetReplicas, Wait
+from kraftquorum_operator.plan.guards import Case, first_block
+from kraftquorum_operator.plan.rollout import RESTART, TEMPLATE, next_outdated, roll
+from kraftquorum_operator.plan.scaling import grow
+
+
+def roll_before_growth(case: Case) -> Action | Wait | None:
+    """Roll while a growth is put off, or put a stuck one off for a roll; None: `grow` comes first.
+
+    The growth continues once every pod has the new template.
+    """
+    waiting = first_block(case, guards.growth_not_put_off)
+    if waiting is None:
+        return _put_off(case)
+    step = _leaving_pod(case) or roll(case) or waiting
+    if isinstance(step, Wait) and step != waiting:
+        return Wait(step.guard, f"{step.why}; {waiting.why}")
+    return step
+
+
+def _leaving_pod(case: Case) -> Wait | None:
+    """The pod that was taken away may still take a room that becomes free."""
+    statefulset = case.observation.statefulset
+    replicas = statefulset.replicas if statefulset is not None else 0
+    left = [pod.ordinal for pod in case.observation.pods if pod.ordinal >= replicas]
+    subject = Case(case.spec, case.observation, case.now_ms, ordinal=max(left, default=-1))
+    return first_block(subject, guards.pod_gone_before_next_step)
+
+
+def _put_off(case: Case) -> SetReplicas | Wait | None:
+    """Take the new pod of a stuck growth away, if every guard of the roll allows a restart."""
+    observation = case.observation
+    stuck, pod = why_stuck(observation, case.spec.voters), next_outdated(case)
+    statefulset, ordinal = observation.statefulset, next_ordinal(observation, case.spec.voters)
+    if stuck is None or pod is None or statefulset is None or ordinal is None:
+        return None
+    growth = grow(case)
+    if not isinstance(growth, Wait) or statefulset.revision is None:
+        return None
+    voters = observation.quorum.voters_of(pod.ordinal) if observation.quorum is not None else ()
+    subject = Case(
+        case.spec,
+        observation,
+        case.now_ms,
+        ordinal=ordinal,
+        old=voters[0].replica if voters else None,
+        replicas=ordinal,
+    )
+    blocked = first_block(
+        subject,
+        *TEMPLATE,
+        *RESTART,
+        guards.majority_survives_loss,
+        guards.replicas_never_below_highest_voter,
+    )
+    why = blocked.why if blocked is not None else None
+    if not lacks_room(stuck):
+        why = f"the current template may not start: {stuck}"
+    if why is not None:
+        return Wait(growth.guard, f"{growth.why}; no pod is restarted meanwhile: {why}")
+    note = PutOff(statefulset.revision, str(stuck))
+    return SetReplicas(statefulset.uid, statefulset.resource_version, ordinal, note)

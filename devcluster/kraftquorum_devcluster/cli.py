@@ -20,7 +20,15 @@ from .paths import binaries_dir, default_state_dir
 from .realcluster import RealCluster
 from .realnode.addresses import NODES_MAX
 from .state import is_locked
-from .versions import BENCH_TOOLS, CERT_MANAGER, CHART_TOOLS, CONTROL_PLANE, LINT_TOOLS, NODE
+from .versions import (
+    BENCH_TOOLS,
+    CERT_MANAGER,
+    CHART_TOOLS,
+    CONTROL_PLANE,
+    LINT_TOOLS,
+    NODE,
+    SCAN_TOOLS,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -144,6 +152,9 @@ def build(
     lint_tools: Annotated[
         bool, typer.Option("--lint-tools", help="actionlint instead, to check the workflows.")
     ] = False,
+    scan_tools: Annotated[
+        bool, typer.Option("--scan-tools", help="Grype instead, to scan the images' contents.")
+    ] = False,
     bench_tools: Annotated[
         bool, typer.Option("--bench-tools", help="etcd and its benchmark instead, to measure it.")
     ] = False,
@@ -158,6 +169,7 @@ def build(
     choices = (
         (tools, CHART_TOOLS),
         (lint_tools, LINT_TOOLS),
+        (scan_tools, SCAN_TOOLS),
         (bench_tools, BENCH_TOOLS),
         (cert_manager, CERT_MANAGER),
     )

@@ -13,6 +13,7 @@ GO_VERSION_MIN = (1, 24)
 COREDNS_VERSION = "1.12.2"
 HELM_VERSION = "3.19.5"
 CERT_MANAGER_VERSION = "1.21.2"
+GRYPE_VERSION = "0.119.0"
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,20 @@ LINT_TOOLS = ProgramSet(
     free_gib_resume=1,
 )
 """What the workflows in .github are checked with."""
+
+SCAN_TOOLS = ProgramSet(
+    name="go-scantools",
+    title=f"Grype {GRYPE_VERSION}, once: about ten minutes on two cores",
+    module="gomodule_scantools",
+    programs={"grype": "github.com/anchore/grype/cmd/grype"},
+    linker_flags=f"-s -w -X main.version={GRYPE_VERSION}",
+    key_prefix="scantools",
+    megabytes=470,
+    free_gib_first=5,
+    free_gib_resume=3,
+    go_version_min=(1, 26),
+)
+"""What the images' contents are scanned with."""
 
 BENCH_TOOLS = ProgramSet(
     name="go-benchtools",

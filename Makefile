@@ -27,7 +27,7 @@ FROM ?= 0
 PRESET ?= small
 POINTS ?= 10000
 # What a tier needs, once. `unit` needs nothing but Python, `cluster` the development cluster.
-NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or page or prometheus or tlc
+NEEDS_MORE := extended or nightly or chart or e2e or image or kafka or spark or page or prometheus or scan or tlc
 UNIT := not (cluster or $(NEEDS_MORE))
 CLUSTER_TIER := cluster and not ($(NEEDS_MORE))
 EXTENDED := extended and not (nightly or page or prometheus)
@@ -323,6 +323,14 @@ sbom: $(SUPPLY_READY) ## Write and check the list of contents (SBOM) of each ima
 	@$(BIN)/devcluster image build --tag $(TAG) $(if $(INSTALL),--install) $(if $(filter 0,$(PIPELINE)),,--pipeline) \
 	  | cut -f3 | grep -v '/pause-' | xargs $(BIN)/python tools/image_sbom.py --into build/sbom
 
+LISTS = $(patsubst %,build/sbom/%-$(TAG).cdx.json,node operator $(if $(filter 0,$(PIPELINE)),,pipeline))
+scan: sbom ## Scan each image's list for known vulnerabilities and old Debian packages (builds Grype the first time): TAG=…, PIPELINE=0
+	@tools=$$($(BIN)/devcluster build --scan-tools) && $(BIN)/python tools/scan_images.py --grype $$tools/grype $(LISTS)
+
+scan-test: $(SUPPLY_READY) ## Test the scan on a database of its own (builds Grype the first time)
+	@$(BIN)/devcluster build --scan-tools >/dev/null
+	$(BIN)/pytest tests/scan -m scan -q
+
 dockerfile: $(SUPPLY_READY) ## Check the Dockerfile with hadolint
 	@$(BIN)/hadolint Dockerfile && echo "Dockerfile: no faults"
 
@@ -334,4 +342,4 @@ audit: $(SUPPLY_READY) ## Check the locks for known vulnerabilities (REQUIRED=1:
 clean: ## Remove what was built here; the cache of the API server stays
 	rm -rf build .venv .pytest_cache .ruff_cache .hypothesis
 
-.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-operator bench-operator-docs bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom sim site spark spark-kubernetes spark-venv spec t test unit venv workflows
+.PHONY: audit bench bench-amplification bench-docs bench-install bench-memory bench-operator bench-operator-docs bench-slow-disk bench-snapshot bench-spark bench-storage chart check clean contract crash crds dashboards dashboards-preview dashboards-test demo demo-docs dockerfile e2e e2e-docs explore extended faults fix fuzz help image image-test kafka lint lock manifests mutants nightly page reference sbom scan scan-test sim site spark spark-kubernetes spark-venv spec t test unit venv workflows

@@ -37,6 +37,9 @@ class Truth:
     replicas: int | None = None
     statefulset_uid: str = "sts"
     version: int = 1
+    seen_version: int = 1
+    """The one that the StatefulSet controller has seen: it knows the template's revision then."""
+    next_seen_version: int = 1
     now_ms: int = 0
     disks: dict[int, Disk] = field(default_factory=dict[int, Disk])
     runners: dict[int, Runner] = field(default_factory=dict[int, Runner])
@@ -142,6 +145,7 @@ class Truth:
                 del self.disks[ordinal]
         if self.replicas is None:
             return
+        self.seen_version, self.next_seen_version = self.next_seen_version, self.version
         for ordinal in [n for n in self.runners if n >= self.replicas]:
             self.runners[ordinal].terminating = True
         for ordinal in range(self.replicas):
@@ -182,8 +186,11 @@ class Truth:
     @property
     def evictions_allowed(self) -> int:
         """How many voters' pods the disruption budget lets go now."""
-        wanted = self.spec.voters if self.budget_grows else 0
-        return max(0, self.budget_healthy - majority(max(len(self.voters), wanted)))
+        return max(0, self.budget_healthy - self.least(grows=self.budget_grows))
+
+    def least(self, *, grows: bool) -> int:
+        """How many pods the disruption budget keeps, if the quorum may grow now or not."""
+        return majority(max(len(self.voters), self.spec.voters if grows else 0))
 
     def may_evict(self, ordinal: int) -> bool:
         """Whether the API server grants the eviction of a pod: always, if no budget counts it."""

@@ -45,11 +45,12 @@ class World(Truth):
 
     def look(self) -> Observation:
         """Return an observation that is true now."""
-        seen = self._look()
-        grows = why_put_off(seen, self.spec.voters) is None
-        if seen.quorum is None or grows == self.budget_grows:
-            return seen
-        return replace(seen, outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
+        observation = self._look()
+        grows = why_put_off(observation, self.spec.voters) is None
+        current = self.least(grows=self.budget_grows)
+        if observation.quorum is None or self.least(grows=grows) == current:
+            return observation
+        return replace(observation, outdated=(ObjectRef("PodDisruptionBudget", "demo"),))
 
     def _look(self) -> Observation:
         return Observation(
@@ -63,7 +64,7 @@ class World(Truth):
                 self.statefulset_uid,
                 str(self.version),
                 self.replicas,
-                revision=str(self.revision),
+                revision=str(self.revision) if self.seen_version == self.version else None,
                 owner_uid=self.uid,
                 records=tuple(sorted(self.records.items(), key=lambda item: item[0])),
                 given_up=tuple(

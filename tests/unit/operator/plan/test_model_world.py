@@ -161,13 +161,13 @@ def meddle(world: World, fault: Fault) -> None:
 def settle(world: World) -> None:
     decision, world.places = None, None
     for _ in range(CALM_TICKS):
+        template_known = world.seen_version == world.version
         decision = world.step()
         world.tick()
         if isinstance(decision, Wait) and decision.guard == "replacements_spaced":
             world.now_ms += 60_000
-        if isinstance(decision, Done) and {v.node_id for v in world.voters} == set(
-            range(world.spec.voters)
-        ):
+        as_wanted = {v.node_id for v in world.voters} == set(range(world.spec.voters))
+        if isinstance(decision, Done) and as_wanted and template_known:
             break
     history = "\n".join(world.changes[-40:])
     assert isinstance(decision, Done), f"{decision}\n{history}"
@@ -282,6 +282,8 @@ def test_a_drain_and_a_roll_never_take_a_majority_together(
     world = start(engine, voters)
     settle(world)
     world.retemplate()
+    for _ in range(2):
+        world.tick()
     decision = decide(world.spec, world.look(), world.now_ms)
     assert not isinstance(decision, Wait | Done)
     for ordinal in range(voters - 1):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import secrets
+import socket
 import ssl
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from kraftquorum_operator.kafka.codec import frames, sasl
@@ -24,8 +28,12 @@ from kraftquorum_operator.kafka.security import Sasl, Security
 
 CLOSED_HINT: Final = (
     "closed the connection; a listener with SASL or TLS closes connections that lack it: "
-    "see --command-config"
+    "check security.protocol"
 )
+
+_WORKERS: Final = ThreadPoolExecutor(8, "kafka")
+"""Resolve hosts and compute SCRAM's keys. A name server that hangs, or a listener that asks for
+many iterations, takes no thread from other parts of the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,15 @@ class Connection:
         scram = ScramClient(
             mechanism, credentials.user, credentials.password, secrets.token_urlsafe(24)
         )
-        proof = scram.final(await self._token(credentials, scram.first()))
+        server_first = await self._token(credentials, scram.first())
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                proof = await loop.run_in_executor(_WORKERS, scram.final, server_first)
+        except TimeoutError:
+            raise KafkaUnreachableError(
+                f"the proof for {self.address} took longer than {self.timeout_s:g} s"
+            ) from None
         scram.verify(await self._token(credentials, proof))
 
     async def _token(self, credentials: Sasl, token: bytes) -> bytes:
@@ -129,9 +145,7 @@ async def connect(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(
-                address.host, address.port, ssl=security.tls, limit=frames.FRAME_BYTES_MAX
-            )
+            reader, writer = await _open(address, security.tls)
     except TimeoutError:
         raise KafkaUnreachableError(
             f"{address} did not take a connection within {timeout_s:g} s"
@@ -156,11 +170,42 @@ async def connect(
                 await writer.wait_closed()
 
 
+async def _open(
+    address: Address, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first of the host's addresses that takes the connection."""
+    places = await _resolved(address.host)
+    for place in places:
+        try:
+            return await asyncio.open_connection(
+                place,
+                address.port,
+                ssl=tls,
+                server_hostname=address.host if tls is not None else None,
+            )
+        except ssl.SSLError:
+            raise
+        except OSError:
+            if place == places[-1]:
+                raise
+    raise OSError(f"{address.host} has no address")
+
+
+async def _resolved(host: str) -> list[str]:
+    """The IP addresses of a host, each once."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        resolve = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+    entries = await asyncio.get_running_loop().run_in_executor(_WORKERS, resolve)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
 def _tls_text(address: Address, error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"the certificate of {address} is not trusted: {error.verify_message}; "
-            "check ssl.truststore.location and the name in --bootstrap"
+            "check ssl.truststore.location and the name in the address"
         )
     return (
         f"TLS with {address} failed: {error.reason or error}; "

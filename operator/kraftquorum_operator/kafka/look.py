@@ -40,6 +40,9 @@ AUTO_JOIN: Final = "controller.quorum.auto.join.enable"
 FETCH_TIMEOUT: Final = "controller.quorum.fetch.timeout.ms"
 
 LOOK_INTERVAL_S: Final = 0.2
+AT_ONCE: Final = 8
+"""Controllers that are asked at once: what they answer takes bounded memory."""
+
 API_VERSION: Final = 3
 """Of ApiVersions: Kafka speaks it since 2.4."""
 
@@ -68,8 +71,9 @@ async def look(target: Target) -> View:
 
     Failures of single controllers are in the view; none is raised.
     """
+    turns = asyncio.Semaphore(AT_ONCE)
     answers = await asyncio.gather(
-        *(_node_or_error(target, address) for address in target.addresses)
+        *(_node_or_error(target, address, turns) for address in target.addresses)
     )
     nodes = [answer for answer in answers if isinstance(answer, NodeFacts)]
     failures = {
@@ -87,7 +91,7 @@ async def look(target: Target) -> View:
         for listener in listeners
     }
     configured = await asyncio.gather(
-        *(_configured(target, node, by_address.get(node.address)) for node in nodes)
+        *(_configured(target, node, by_address.get(node.address), turns) for node in nodes)
     )
     view = View(tuple(configured), failures, quorum)
     if leader.kraft_version == 0:
@@ -98,9 +102,11 @@ async def look(target: Target) -> View:
         return replace(view, unconfirmed_reason=str(error))
 
 
-async def _node_or_error(target: Target, address: Address) -> NodeFacts | KafkaError:
+async def _node_or_error(
+    target: Target, address: Address, turns: asyncio.Semaphore
+) -> NodeFacts | KafkaError:
     try:
-        async with connect(address, target.security, target.timeout_s) as connection:
+        async with turns, connect(address, target.security, target.timeout_s) as connection:
             return await _node(connection)
     except KafkaError as error:
         return error
@@ -170,7 +176,9 @@ def _check(api: Api, error_code: int, error_message: str | None) -> None:
         raise KafkaAnswerError(api.name, error_code, error_name(error_code), error_message)
 
 
-async def _configured(target: Target, node: NodeFacts, listed_id: int | None) -> NodeFacts:
+async def _configured(
+    target: Target, node: NodeFacts, listed_id: int | None, turns: asyncio.Semaphore
+) -> NodeFacts:
     """Add the settings of a controller, and check that it has the id that the map gives it."""
     leads = node.quorum.leader_id if node.quorum is not None else None
     node_id = target.node_ids.get(node.address, listed_id if leads is None else leads)
@@ -181,7 +189,10 @@ async def _configured(target: Target, node: NodeFacts, listed_id: int | None) ->
     api = describe_configs.API
     names = (ROLES, IDLE_INTERVAL, AUTO_JOIN, FETCH_TIMEOUT)
     try:
-        async with connect(node.address, target.security, target.timeout_s) as connection:
+        async with (
+            turns,
+            connect(node.address, target.security, target.timeout_s) as connection,
+        ):
             body = describe_configs.encode_request(node_id, names)
             answer = describe_configs.decode_answer(await connection.ask(api, 4, body))
     except KafkaError:

@@ -11,7 +11,7 @@ from kraftquorum_operator.kafka.errors import KafkaDecodeError
 
 CLIENT_ID: Final = "kraftquorum-operator"
 
-FRAME_BYTES_MAX: Final = 1 << 20
+FRAME_BYTES_MAX: Final = 1 << 18
 """Limit of an answer. The largest, DescribeQuorum with a thousand observers, has about 50 KiB."""
 
 FRAME_BYTES_MIN: Final = 4

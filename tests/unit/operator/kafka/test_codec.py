@@ -354,7 +354,7 @@ def test_a_length_is_checked_against_what_is_left_and_its_limit(case: str) -> No
     [
         (b"\x15\x03\x03\0", "the listener speaks TLS"),
         (b"HTTP", "the listener speaks HTTP"),
-        (b"\0\0\0\3", "is 3: 4 to 1048576"),
+        (b"\0\0\0\3", "is 3: 4 to 262144"),
         (b"\xff\xff\xff\xff", "is -1"),
     ],
 )

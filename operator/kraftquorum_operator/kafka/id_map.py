@@ -16,16 +16,20 @@ NODE_ID_MAX: Final = 2**31 - 1
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:,@\s]+)):(\d{1,5})")
 
 
-def parse_bootstrap(text: str) -> tuple[Address, ...]:
+def parse_bootstrap(text: str, option: str = "--bootstrap") -> tuple[Address, ...]:
     """Read `host:port,…`.
+
+    Args:
+        text: the addresses.
+        option: what messages call them.
 
     Raises:
         SettingsError: not of that form, an address twice, or too many.
     """
-    addresses = tuple(_address(part, f"--bootstrap {part!r}") for part in _parts(text))
+    addresses = tuple(_address(part, f"{option} {part!r}") for part in _parts(text))
     if not addresses:
-        raise SettingsError("--bootstrap is empty: give host:port of each controller")
-    _only_once([str(address) for address in addresses], "--bootstrap has address")
+        raise SettingsError(f"{option} is empty: give host:port of each controller")
+    _only_once([str(address) for address in addresses], f"{option} has address")
     return addresses
 
 

@@ -111,7 +111,7 @@ def _wrong_cluster(view: View, cluster_id: str | None) -> Refusal | None:
         if cluster_id is not None and actual != cluster_id:
             return Refusal(
                 AdviseExitCode.OTHER_CLUSTER,
-                f"{address} belongs to cluster {actual}: --cluster-id is {cluster_id}",
+                f"{address} belongs to cluster {actual}: cluster {cluster_id} is wanted",
             )
     if len(set(known.values())) > 1:
         listed = ", ".join(f"{address} to {actual}" for address, actual in known.items())
@@ -123,7 +123,7 @@ def _wrong_cluster(view: View, cluster_id: str | None) -> Refusal | None:
         return Refusal(
             AdviseExitCode.ACCESS_DENIED,
             "the cluster id cannot be read: DescribeCluster of controllers needs the permission "
-            f"{DESCRIBE_CLUSTER.permission}; grant it, or leave --cluster-id out",
+            f"{DESCRIBE_CLUSTER.permission}; grant it, or ask for no cluster id",
         )
     return None
 
@@ -175,7 +175,7 @@ def _mismatch(
     view: View, quorum: QuorumDescription, wanted: Sequence[MappedController]
 ) -> Refusal | None:
     problem = _map_problem(view, quorum, wanted) if wanted else ""
-    return Refusal(AdviseExitCode.ID_MAP_MISMATCH, f"--id-map: {problem}") if problem else None
+    return Refusal(AdviseExitCode.ID_MAP_MISMATCH, f"id map: {problem}") if problem else None
 
 
 def _map_problem(view: View, quorum: QuorumDescription, wanted: Sequence[MappedController]) -> str:

@@ -1,14 +1,15 @@
-"""How a connection is secured, read from a file of Kafka's client properties.
+"""How a connection is secured, read from Kafka's client properties.
 
 The names are those of Kafka's own tools (`--command-config`), so a file for
 `kafka-metadata-quorum` works. Certificates are PEM. No secret is an option of the command line.
+For a KafkaQuorum the properties and their PEM files are keys of one Secret.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,27 +57,43 @@ class Security:
     sasl: Sasl | None = None
 
 
+Locate = Callable[[str], Path]
+"""The file of a property such as `ssl.truststore.location`; raises SettingsError."""
+
+
 def read_security(path: Path | None) -> Security:
     """Read the file; without one, a plain connection.
 
     Raises:
         SettingsError: the file cannot be read, or a value is not allowed; the text names it.
     """
-    if path is None:
-        return Security()
-    properties = parse_properties(_text(path))
+    return Security() if path is None else parse_security(_text(path), str(path), Path)
+
+
+def parse_security(text: str, source: str, locate: Locate) -> Security:
+    """Read client properties.
+
+    Args:
+        text: the properties.
+        source: what messages call them.
+        locate: finds the files that they name.
+
+    Raises:
+        SettingsError: a value is not allowed; the text names it.
+    """
+    properties = parse_properties(text)
     for name in properties:
         if name.partition(".")[0] in ("ssl", "sasl", "security") and name not in _NAMES:
             raise SettingsError(
-                f"{path}: {name} is not supported; these are: {', '.join(sorted(_NAMES))}"
+                f"{source}: {name} is not supported; these are: {', '.join(sorted(_NAMES))}"
             )
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in PROTOCOLS:
         raise SettingsError(
-            f"{path}: security.protocol is {protocol}: allowed are {', '.join(PROTOCOLS)}"
+            f"{source}: security.protocol is {protocol}: allowed are {', '.join(PROTOCOLS)}"
         )
-    tls = _tls(path, properties) if protocol.endswith("SSL") else None
-    return Security(tls, _sasl(path, properties) if protocol.startswith("SASL") else None)
+    tls = _tls(source, properties, locate) if protocol.endswith("SSL") else None
+    return Security(tls, _sasl(source, properties) if protocol.startswith("SASL") else None)
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -100,11 +117,11 @@ def _text(path: Path) -> str:
         raise SettingsError(f"{path} cannot be read: {error}") from error
 
 
-def _sasl(path: Path, properties: Mapping[str, str]) -> Sasl:
+def _sasl(source: str, properties: Mapping[str, str]) -> Sasl:
     mechanism = properties.get("sasl.mechanism", "")
     if mechanism not in MECHANISMS:
         raise SettingsError(
-            f"{path}: sasl.mechanism is {mechanism or 'not set'}: "
+            f"{source}: sasl.mechanism is {mechanism or 'not set'}: "
             f"allowed are {', '.join(MECHANISMS)}"
         )
     options = {
@@ -114,34 +131,35 @@ def _sasl(path: Path, properties: Mapping[str, str]) -> Sasl:
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise SettingsError(
-            f'{path}: sasl.jaas.config has no {missing[0]}="…"; write it as Kafka\'s tools take it'
+            f'{source}: sasl.jaas.config has no {missing[0]}="…"; '
+            "write it as Kafka's tools take it"
         )
     return Sasl(mechanism, options["username"], options["password"])
 
 
-def _tls(path: Path, properties: Mapping[str, str]) -> ssl.SSLContext:
+def _tls(source: str, properties: Mapping[str, str], locate: Locate) -> ssl.SSLContext:
     for store in ("truststore", "keystore"):
         kind = properties.get(f"ssl.{store}.type", "PEM")
         if kind.upper() != "PEM":
             raise SettingsError(
-                f"{path}: ssl.{store}.type is {kind}: only PEM is read; "
+                f"{source}: ssl.{store}.type is {kind}: only PEM is read; "
                 "convert the store with openssl pkcs12"
             )
     trusted = properties.get("ssl.truststore.location")
     own = properties.get("ssl.keystore.location")
     try:
-        context = ssl.create_default_context(cafile=trusted)
+        context = ssl.create_default_context(cafile=None if trusted is None else locate(trusted))
         if own is not None:
             password = properties.get("ssl.key.password")
             # Without the function OpenSSL asks on the terminal.
-            context.load_cert_chain(own, password=lambda: password or "")
+            context.load_cert_chain(locate(own), password=lambda: password or "")
     except (OSError, ValueError) as error:
         named = " and ".join(name for name in (trusted, own) if name)
-        raise SettingsError(f"{path}: {named} cannot be used: {error}") from error
+        raise SettingsError(f"{source}: {named} cannot be used: {error}") from error
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https")
     if algorithm not in ("https", ""):
         raise SettingsError(
-            f"{path}: ssl.endpoint.identification.algorithm is {algorithm}: "
+            f"{source}: ssl.endpoint.identification.algorithm is {algorithm}: "
             "allowed are https and empty"
         )
     context.check_hostname = algorithm == "https"

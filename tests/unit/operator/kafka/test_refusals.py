@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Refusal, AdviseExitCode, str]] = {
     "another cluster": (
         refused(VIEW, cluster_id="theirs"),
         AdviseExitCode.OTHER_CLUSTER,
-        "a:1 belongs to cluster ours: --cluster-id is theirs",
+        "a:1 belongs to cluster ours: cluster theirs is wanted",
     ),
     "two clusters": (
         refused(replace(VIEW, nodes=(LEADER, replace(NODE, address=B, cluster_id="theirs")))),

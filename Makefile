@@ -151,6 +151,7 @@ page: $(BROWSER_READY) site ## Test the status page and the site in headless Chr
 	$(BIN)/pytest tests/page -m page -q
 
 kafka: $(READY) ## Let Apache Kafka's tools read our files, and ours Kafka's (needs Java and Maven)
+	@$(BIN)/devcluster build
 	@$(BIN)/python tools/fetch_jars.py tools/kafka
 	KRAFTQUORUM_KAFKA=required $(BIN)/pytest tests/kafka -m kafka -q
 
@@ -228,7 +229,7 @@ nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points o
 crds: $(READY) ## Write crds/ and its copies from the operator's model
 	@$(BIN)/python -m kraftquorum_operator.model.crd crds/
 	@$(BIN)/python -m kraftquorum_operator.model.crd charts/kraftquorum/files/crds/
-	@$(BIN)/python -m kraftquorum_operator.model.crd deploy/kustomize/base/
+	@$(BIN)/python -m kraftquorum_operator.model.crd deploy/kustomize/base/ KRaftQuorum
 
 manifests: $(READY) ## Write deploy/kustomize/base from the chart, and the chart's README
 	@$(BIN)/python tools/generate_chart_readme.py

@@ -24,8 +24,15 @@ from kraftquorum_operator.http.metrics_page import metrics_application
 from kraftquorum_operator.http.page.server import StatusPage
 from kraftquorum_operator.http.page.verdict import STALE_S
 from kraftquorum_operator.http.serving_certificate import ServingCertificate
+from kraftquorum_operator.kafka.advisor import Advisor
+from kraftquorum_operator.kafka.metrics import KafkaMetrics
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.preflight import await_api, await_rights, watchable_namespaces
+from kraftquorum_operator.preflight import (
+    await_api,
+    await_rights,
+    report_kafka_crd,
+    watchable_namespaces,
+)
 from kraftquorum_operator.reconcile import Reconciler
 from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from kraftquorum_operator.schedule.wake_ups import Wakeups
@@ -95,6 +102,10 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         reconciler.looks.cache = await stack.enter_async_context(
             Cache(watches, settings.namespaces, wakeups.wake)
         )
+        if settings.kafka_advice:
+            await report_kafka_crd(kube)
+            kafka_metrics = KafkaMetrics(metrics.registry)
+            await stack.enter_async_context(Advisor(kube, watches, lease, settings, kafka_metrics))
         keeper = LeaseThread(lease, lease_kube.close)
         await _run(keeper, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
 

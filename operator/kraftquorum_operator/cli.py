@@ -60,11 +60,18 @@ def run(
 
 
 @crds.command("print")
-def print_crds() -> None:
+def print_crds(
+    *,
+    kafka_advice: Annotated[
+        bool, typer.Option("--kafka-advice", help="Print that of KafkaQuorums, too.")
+    ] = False,
+) -> None:
     """Print the CustomResourceDefinition as YAML, for `kubectl apply -f -`."""
-    from kraftquorum_operator.model.crd import render  # noqa: PLC0415 - quick start of `run`
+    from kraftquorum_operator.model import crd  # noqa: PLC0415 - quick start of `run`
 
-    sys.stdout.write(render())
+    sys.stdout.write(crd.render())
+    if kafka_advice:
+        sys.stdout.write(f"---\n{crd.render(crd.KAFKA_QUORUM)}")
 
 
 def main() -> None:

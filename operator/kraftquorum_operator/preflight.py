@@ -24,7 +24,7 @@ from kraftquorum_operator.errors import (
     NotFoundError,
     RefusedError,
 )
-from kraftquorum_operator.rights import LEASE, WATCHED, Right
+from kraftquorum_operator.rights import KAFKA_ADVICE, LEASE, WATCHED, Right
 from kraftquorum_operator.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
@@ -103,6 +103,20 @@ async def await_rights(kube: KubeClient, settings: Settings, retry_s: float = RE
         await _report_limits(kube, settings)
 
 
+async def report_kafka_crd(kube: KubeClient) -> None:
+    """Log it if the API server does not serve KafkaQuorums; all else goes on."""
+    try:
+        await kube.probe(names.KAFKA_PLURAL)
+    except NotFoundError:
+        why = (
+            f"the API server does not know {names.KAFKA_PLURAL}.{names.GROUP}: apply the CRD, "
+            "e.g. kraftquorum-operator crds print --kafka-advice | kubectl apply -f -"
+        )
+        log.warning("kafka_advice_delayed", why=why)
+    except KubeError as error:
+        log.warning("kafka_advice_delayed", why=explain(error))
+
+
 async def missing_rights(kube: KubeClient, settings: Settings) -> list[str]:
     """The missing rights that the operator requires, as `verb,verb resource in namespace x`.
 
@@ -160,7 +174,8 @@ async def _missing_lease(kube: KubeClient, settings: Settings) -> list[str]:
 
 async def _report_limits(kube: KubeClient, settings: Settings) -> None:
     """Log each right that only some quorums need and that the roles do not allow."""
-    for right in (right for right in WATCHED if right.limits):
+    kafka = KAFKA_ADVICE if settings.kafka_advice else ()
+    for right in (right for right in (*WATCHED, *kafka) if right.limits):
         places: tuple[str | None, ...] = settings.namespaces or (None,)
         missing = {place: await _missing_of(kube, [right], place) for place in places}
         if any(missing.values()) and settings.namespaces:

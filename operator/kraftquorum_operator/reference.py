@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import cast
 
 from kraftquorum_operator import names
+from kraftquorum_operator.kafka.metrics import KafkaMetrics
+from kraftquorum_operator.kafka.status import CONDITIONS as KAFKA_CONDITIONS
 from kraftquorum_operator.metrics import Metrics
-from kraftquorum_operator.model.crd import COLUMNS, NAME_RULES, schema_of
-from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.model.status import QuorumStatus
+from kraftquorum_operator.model.crd import KAFKA_QUORUM, QUORUM, Kind, schema_of
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.report.conditions import CONDITIONS, STANDING, camel
 from kraftquorum_operator.settings import Settings
@@ -65,20 +65,19 @@ def _rules(schema: Json, path: str) -> Iterator[str]:
         yield from _rules(cast("Json", value), f"{path}.{name}")
 
 
-def crd_page() -> str:
-    """Every field of the resource."""
-    spec, status = schema_of(QuorumSpec), schema_of(QuorumStatus)
+def _crd_page(kind: Kind, about: str, more: str = "") -> str:
+    """Every field of a resource."""
+    spec, status = schema_of(kind.spec), schema_of(kind.status)
     head = "| Field | Type | Default | Meaning |\n|---|---|---|---|\n"
     columns = "\n".join(
         f"| {c['name']} | `{_cell(c['jsonPath'])}` | {'`-o wide`' if c.get('priority') else ''} |"
-        for c in COLUMNS
+        for c in kind.columns
     )
-    rules = [*_rules({"x-kubernetes-validations": NAME_RULES}, "metadata.name")]
+    rules = [*_rules({"x-kubernetes-validations": kind.name_rules}, "metadata.name")]
     rules += _rules(spec, "spec")
     return (
-        f"{NOTICE}\n# The {names.KIND} resource\n\n"
-        f"`{names.API_VERSION}`, short name `{names.SHORT_NAME}`, with the `scale` and `status` "
-        "subresources.\n\n"
+        f"{NOTICE}\n# The {kind.name} resource\n\n"
+        f"`{names.API_VERSION}`, short name `{kind.short_name}`, {about}\n\n"
         "Everything below is checked by the API server when the resource is applied. Fields that "
         "do not exist are refused under strict field validation: `kubectl` asks for it by default "
         "(`--validate=strict`); other callers add `?fieldValidation=Strict`, or the API server "
@@ -86,7 +85,27 @@ def crd_page() -> str:
         f"## Fields of `spec`\n\n{head}" + "\n".join(_fields(spec, "spec")) + "\n\n"
         "## Rules between fields\n\n" + "\n".join(rules) + "\n\n"
         f"## Fields of `status`\n\n{head}" + "\n".join(_fields(status, "status")) + "\n\n"
-        f"## Columns of `kubectl get krq`\n\n| Column | From | |\n|---|---|---|\n{columns}\n"
+        f"{more}## Columns of `kubectl get {kind.short_name}`\n\n"
+        f"| Column | From | |\n|---|---|---|\n{columns}\n"
+    )
+
+
+def crd_page() -> str:
+    """Every field of a KRaftQuorum."""
+    return _crd_page(QUORUM, "with the `scale` and `status` subresources.")
+
+
+def kafka_crd_page() -> str:
+    """Every field and condition of a KafkaQuorum."""
+    rows = "\n".join(f"| `{name}` | {text} |" for name, text in KAFKA_CONDITIONS.items())
+    about = (
+        "with the `status` subresource. "
+        "The operator reads it only if `KRAFTQUORUM_KAFKA_ADVICE` is set."
+    )
+    return _crd_page(
+        KAFKA_QUORUM,
+        about,
+        f"## Conditions\n\n| Condition | `True` means |\n|---|---|\n{rows}\n\n",
     )
 
 
@@ -121,8 +140,10 @@ def conditions_page() -> str:
 def metrics_page() -> str:
     """Every metric."""
     metrics = Metrics()
+    KafkaMetrics(metrics.registry)
     families = sorted(metrics.registry.collect(), key=lambda metric: metric.name)
-    labels = {row.name: ", ".join(row.labels) for row in Metrics.rows()}
+    both = (*Metrics.rows(), *KafkaMetrics.rows())
+    labels = {row.name: ", ".join(row.labels) for row in both}
     rows: list[str] = []
     for metric in families:
         name = metric.name + {"counter": "_total", "info": "_info"}.get(metric.type, "")
@@ -131,6 +152,7 @@ def metrics_page() -> str:
     return (
         f"{NOTICE}\n# Metrics of the operator\n\nOn `/metrics` of `KRAFTQUORUM_METRICS_PORT`; "
         "what may change and how many series there are: [metrics](metrics.md). "
+        "`kraftquorum_kafka_…` are there with `KRAFTQUORUM_KAFKA_ADVICE`. "
         "`process_resident_memory_bytes` and the like are there, too.\n\n"
         "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     )
@@ -155,6 +177,7 @@ def settings_page() -> str:
 _BLOCKED = "../operations/runbooks/kraftquorum-guard-blocking.md"
 _PAGES = {
     "crd.md": (crd_page, "[a first quorum](../tutorials/kind.md), [guards](guards.md)"),
+    "kafka-crd.md": (kafka_crd_page, "[advice for Apache Kafka](../howto/kafka.md)"),
     "guards.md": (
         guards_page,
         f"[conditions](conditions.md), [the runbook of a guard that blocks]({_BLOCKED})",

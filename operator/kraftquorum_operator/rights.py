@@ -110,6 +110,25 @@ WATCHED: tuple[Right, ...] = (
 )
 """In every watched namespace."""
 
+KAFKA_ADVICE: tuple[Right, ...] = (
+    Right(
+        names.GROUP,
+        names.KAFKA_PLURAL,
+        ("list", "watch"),
+        "read where controllers of Apache Kafka are",
+        limits="the operator gives no advice about Apache Kafka",
+    ),
+    Right(
+        names.GROUP,
+        f"{names.KAFKA_PLURAL}/status",
+        ("patch",),
+        "report the advice",
+        limits="the operator gives no advice about Apache Kafka",
+    ),
+)
+"""In every watched namespace, with `KRAFTQUORUM_KAFKA_ADVICE`; besides those to read pods and
+Secrets, and to post events. The operator starts without."""
+
 METRICS: tuple[Right, ...] = (
     Right("authentication.k8s.io", "tokenreviews", ("create",), "know the reader of the metrics"),
     Right(

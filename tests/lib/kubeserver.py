@@ -23,6 +23,8 @@ async def client_of(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0]
     kube = KubeClient(Configuration(host=f"http://{host}:{port}"), timeout_s=60)
-    yield kube
-    await kube.close()
-    await runner.cleanup()
+    try:
+        yield kube
+    finally:
+        await kube.close()
+        await runner.cleanup()

@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
+from kraftquorum_operator.kafka.metrics import KafkaMetrics
 from kraftquorum_operator.metrics import Metrics
 from raftnode.api.metrics import AccessMetrics, HttpMetrics, LimitMetrics, SessionMetrics
 from raftnode.runtime.metrics.leader_metrics import LEADER_ROWS, LeaderCollector
@@ -27,6 +28,7 @@ def families() -> list[Metric]:
     TlsMetrics(registry, ("peer", "api"))
     AccessMetrics(registry)
     LeaderCollector(lambda: None, registry)
+    KafkaMetrics(registry)
     return [*registry.collect(), *Metrics().registry.collect()]
 
 
@@ -65,6 +67,7 @@ def test_every_label_has_its_bound_on_the_page() -> None:
         *AccessMetrics.rows(),
         *LEADER_ROWS,
         *Metrics.rows(),
+        *KafkaMetrics.rows(),
     )
     used = {label for row in rows for label in row.labels}
     assert used <= named

@@ -140,6 +140,17 @@ def test_each_variable_is_chosen_within_those_before_it(board: Dashboard) -> Non
 
 ON_NO_PANEL: dict[str, str] = {
     "raftnode_access_file_loaded_timestamp_seconds": "for a person who has changed the file",
+    **{
+        f"kraftquorum_kafka_{name}": "off by default; docs/howto/kafka.md has what to alert on"
+        for name in (
+            "advice",
+            "confirmed",
+            "last_look_timestamp_seconds",
+            "looks_total",
+            "spare_voters",
+            "voters",
+        )
+    },
 }
 """Documented metrics that no panel and no rule shows, each with its reason."""
 

@@ -66,6 +66,7 @@ _RESOURCES = {
     "ClusterIssuer": "/apis/cert-manager.io/v1/clusterissuers",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     names.KIND: f"/apis/{names.API_VERSION}/namespaces/{{}}/{names.PLURAL}",
+    names.KAFKA_KIND: f"/apis/{names.API_VERSION}/namespaces/{{}}/{names.KAFKA_PLURAL}",
 }
 
 
@@ -132,16 +133,16 @@ class KubeClient:
         """Close all connections."""
         await self._api.close()
 
-    async def probe(self) -> None:
-        """Check that the API server serves our resource.
+    async def probe(self, plural: str = names.PLURAL) -> None:
+        """Check that the API server serves a resource of ours.
 
         Raises:
             NotFoundError: the API server answers, and does not have the CRD.
         """
         answer = await self._request("GET", f"/apis/{names.API_VERSION}")
         served = cast("list[Body]", answer.get("resources") or [])
-        if names.PLURAL not in {resource.get("name") for resource in served}:
-            raise NotFoundError(404, "NotFound", f"{names.API_VERSION} has no {names.PLURAL}")
+        if plural not in {resource.get("name") for resource in served}:
+            raise NotFoundError(404, "NotFound", f"{names.API_VERSION} has no {plural}")
 
     async def version(self) -> tuple[int, int] | None:
         """Major and minor version of the API server; None: its answer has none."""

@@ -5,7 +5,11 @@
 - `security`, `id_map`: what the options and the properties file say;
 - `look`: reads the controllers and lets a majority confirm the leader; `facts`: what was read;
 - `refusals`: why there is no advice (pure); `advice`: what to do (pure);
+- `judgement`: both together, as the command and the operator say it (pure);
 - `command`, `report`: the program's part; `exit_codes`: how it ends;
+- `advisor`: the running operator's part: looks at each KafkaQuorum again and again (decision 41);
+  `inquiry`: one such look, with the addresses of `places` and the Secret of `credentials`;
+  `status`, `metrics`: what it reports;
 - `quorum` (pure), `voter_requests`: what the operator's planner needs of an engine (decision 39);
 - `errors`: the tree of errors.
 

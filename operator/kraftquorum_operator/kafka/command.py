@@ -12,12 +12,13 @@ import typer
 
 from kraftquorum_operator.errors import SettingsError
 from kraftquorum_operator.kafka import report
-from kraftquorum_operator.kafka.advice import Advice, Kind, Limits, advise
+from kraftquorum_operator.kafka.advice import Advice, Kind, Limits
 from kraftquorum_operator.kafka.exit_codes import AdviseExitCode
 from kraftquorum_operator.kafka.facts import MappedController, View
 from kraftquorum_operator.kafka.id_map import parse_bootstrap, parse_id_map
+from kraftquorum_operator.kafka.judgement import judge
 from kraftquorum_operator.kafka.look import Target, look
-from kraftquorum_operator.kafka.refusals import refusal_of
+from kraftquorum_operator.kafka.refusals import Refusal
 from kraftquorum_operator.kafka.security import read_security
 
 app = typer.Typer(
@@ -84,11 +85,11 @@ def advise_command(
         raise typer.Exit(AdviseExitCode.USAGE) from error
     view = asyncio.run(look(target))
     raise typer.Exit(
-        _judge(view, wanted, cluster_id, Limits(grace_ms=grace_s * 1000), output=output)
+        _print(view, wanted, cluster_id, Limits(grace_ms=grace_s * 1000), output=output)
     )
 
 
-def _judge(
+def _print(
     view: View,
     wanted: tuple[MappedController, ...],
     cluster_id: str | None,
@@ -97,14 +98,13 @@ def _judge(
     output: Output,
 ) -> AdviseExitCode:
     """Print the judgement; returns the exit code."""
-    refusal = refusal_of(view, wanted, cluster_id)
-    if refusal is not None:
+    outcome = judge(view, wanted, cluster_id, limits).outcome
+    if isinstance(outcome, Refusal):
         if output is Output.JSON:
-            typer.echo(json.dumps({"refused": refusal.code.name, "reason": refusal.text}))
-        typer.echo(f"kraftquorum-operator: {refusal.code.name}: {refusal.text}", err=True)
-        return refusal.code
-    quorum = view.confirmed_quorum
-    advice = advise(quorum, view.earlier or quorum, wanted, limits)
+            typer.echo(json.dumps({"refused": outcome.code.name, "reason": outcome.text}))
+        typer.echo(f"kraftquorum-operator: {outcome.code.name}: {outcome.text}", err=True)
+        return outcome.code
+    quorum, advice = view.confirmed_quorum, outcome
     if output is Output.JSON:
         typer.echo(json.dumps(report.document(view, quorum, advice), indent=2))
     else:

@@ -1,7 +1,7 @@
-"""The CustomResourceDefinition, generated from `spec.py` and `status.py`.
+"""The CustomResourceDefinitions, generated from the models of `spec` and `status`.
 
-`python -m kraftquorum_operator.model.crd crds/` writes it; a test keeps the
-file current. The schema is structural: no `$ref`, no `anyOf` with null, every
+`python -m kraftquorum_operator.model.crd crds/` writes them; a test keeps the
+files current. The schema is structural: no `$ref`, no `anyOf` with null, every
 default written out, so that the API server checks all of it at apply. Unknown
 fields are refused by the API server under strict field validation, which is
 kubectl's default; a structural schema has no way to demand that of callers.
@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import yaml
+from pydantic import BaseModel
 
 from kraftquorum_operator import names
+from kraftquorum_operator.model.kafka_spec import KafkaQuorumSpec
+from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import PAGE_ONLY, QuorumStatus
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 Json = dict[str, object]
 
-NAME_RULES = [
+NAME_RULES: list[Json] = [
     {
         "rule": "size(self.metadata.name) <= 40",
         "message": "metadata.name must have at most 40 characters: names of pods, claims and "
@@ -59,6 +61,43 @@ COLUMNS: list[Json] = [
         "description": "How many more voters may fail",
     },
     {"name": "Message", "type": "string", "jsonPath": ".status.message", "priority": 1},
+]
+
+KAFKA_NAME_RULES: list[Json] = [
+    {
+        "rule": "size(self.metadata.name) <= 63",
+        "message": "metadata.name must have at most 63 characters",
+    },
+]
+
+KAFKA_COLUMNS: list[Json] = [
+    {"name": "Voters", "type": "integer", "jsonPath": ".status.voters"},
+    {
+        "name": "Spare",
+        "type": "integer",
+        "jsonPath": ".status.spareVoters",
+        "description": "How many more voters may be lost",
+    },
+    {
+        "name": "Ready",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Ready")].status',
+    },
+    {
+        "name": "Reason",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Ready")].reason',
+    },
+    {
+        "name": "Safe",
+        "type": "string",
+        "jsonPath": '.status.conditions[?(@.type=="Safe")].status',
+    },
+    {"name": "Advice", "type": "string", "jsonPath": ".status.advice.kind"},
+    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    {"name": "Leader", "type": "integer", "jsonPath": ".status.leaderId", "priority": 1},
+    {"name": "Epoch", "type": "integer", "jsonPath": ".status.epoch", "priority": 1},
+    {"name": "Message", "type": "string", "jsonPath": ".status.advice.message", "priority": 1},
 ]
 
 
@@ -125,52 +164,113 @@ def schema_of(model: type[BaseModel]) -> Json:
     return cast("Json", _structural(raw, definitions))
 
 
-def crd() -> Json:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of resource.
+
+    Attributes:
+        name: of the kind.
+        plural: in URLs, and in the name of the definition.
+        singular: for kubectl.
+        short_name: for kubectl.
+        description: of the whole.
+        spec: its model.
+        status: its model.
+        columns: of `kubectl get`.
+        name_rules: of `metadata.name`.
+        subresources: besides `status`.
+        categories: by which kubectl lists it.
+    """
+
+    name: str
+    plural: str
+    singular: str
+    short_name: str
+    description: str
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    columns: list[Json]
+    name_rules: Sequence[Json]
+    subresources: Json = field(default_factory=Json)
+    categories: tuple[str, ...] = ()
+
+
+QUORUM = Kind(
+    name=names.KIND,
+    plural=names.PLURAL,
+    singular=names.SINGULAR,
+    short_name=names.SHORT_NAME,
+    description="A Raft quorum that the operator runs and repairs.",
+    spec=QuorumSpec,
+    status=QuorumStatus,
+    columns=COLUMNS,
+    name_rules=NAME_RULES,
+    subresources={
+        "scale": {
+            "specReplicasPath": ".spec.voters",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.labelSelector",
+        },
+    },
+    categories=("all",),
+)
+
+KAFKA_QUORUM = Kind(
+    name=names.KAFKA_KIND,
+    plural=names.KAFKA_PLURAL,
+    singular=names.KAFKA_SINGULAR,
+    short_name=names.KAFKA_SHORT_NAME,
+    description="Controllers of an Apache Kafka, about which the operator gives advice.",
+    spec=KafkaQuorumSpec,
+    status=KafkaQuorumStatus,
+    columns=KAFKA_COLUMNS,
+    name_rules=KAFKA_NAME_RULES,
+)
+
+KINDS = {kind.name: kind for kind in (QUORUM, KAFKA_QUORUM)}
+
+
+def crd(kind: Kind = QUORUM) -> Json:
     """The whole CustomResourceDefinition."""
-    spec = schema_of(QuorumSpec)
-    status = schema_of(QuorumStatus)
-    conditions = cast("Json", cast("Json", status["properties"])["conditions"])
+    spec = schema_of(kind.spec)
+    status = schema_of(kind.status)
+    properties = cast("Json", status["properties"])
+    conditions = cast("Json", properties["conditions"])
     conditions |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
-    # Replaced whole: server-side apply makes null of a map whose last key it takes away.
-    cast("Json", cast("Json", status["properties"])["config"])["x-kubernetes-map-type"] = "atomic"
+    if "config" in properties:
+        # Replaced whole: server-side apply makes null of a map whose last key it takes away.
+        cast("Json", properties["config"])["x-kubernetes-map-type"] = "atomic"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{names.PLURAL}.{names.GROUP}",
+            "name": f"{kind.plural}.{names.GROUP}",
             "labels": {names.LABEL_APP: names.APP},
         },
         "spec": {
             "group": names.GROUP,
             "scope": "Namespaced",
             "names": {
-                "kind": names.KIND,
-                "listKind": f"{names.KIND}List",
-                "plural": names.PLURAL,
-                "singular": names.SINGULAR,
-                "shortNames": [names.SHORT_NAME],
-                "categories": ["all"],
+                "kind": kind.name,
+                "listKind": f"{kind.name}List",
+                "plural": kind.plural,
+                "singular": kind.singular,
+                "shortNames": [kind.short_name],
+                **({"categories": list(kind.categories)} if kind.categories else {}),
             },
             "versions": [
                 {
                     "name": names.VERSION,
                     "served": True,
                     "storage": True,
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.voters",
-                            "statusReplicasPath": ".status.replicas",
-                            "labelSelectorPath": ".status.labelSelector",
-                        },
-                    },
-                    "additionalPrinterColumns": COLUMNS,
+                    "subresources": {"status": {}, **kind.subresources},
+                    "additionalPrinterColumns": kind.columns,
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "description": "A Raft quorum that the operator runs and repairs.",
+                            "description": kind.description,
                             "required": ["spec"],
-                            "x-kubernetes-validations": NAME_RULES,
+                            "x-kubernetes-validations": kind.name_rules,
                             "properties": {
                                 "apiVersion": {"type": "string"},
                                 "kind": {"type": "string"},
@@ -186,20 +286,25 @@ def crd() -> Json:
     }
 
 
-def render() -> str:
+def render(kind: Kind = QUORUM) -> str:
     """The CRD as the YAML text of `crds/`."""
-    text = yaml.safe_dump(crd(), sort_keys=False, width=100, allow_unicode=True)
+    text = yaml.safe_dump(crd(kind), sort_keys=False, width=100, allow_unicode=True)
     return f"# Generated by `make crds` from kraftquorum_operator/model/. Do not edit.\n{text}"
 
 
 def main(arguments: list[str]) -> int:
-    """Write `<directory>/kraftquorums.yaml`, or print the CRD as JSON without an argument."""
+    """Write a file for each kind that is named, by default all, or print a CRD as JSON.
+
+    The first argument is the directory; without it the CRD of KRaftQuorums is printed.
+    """
     if not arguments:
         sys.stdout.write(json.dumps(crd(), indent=2) + "\n")
         return 0
-    path = Path(arguments[0]) / f"{names.PLURAL}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(), encoding="utf-8")
+    directory, *wanted = arguments
+    for name in wanted or KINDS:
+        path = Path(directory) / f"{KINDS[name].plural}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(KINDS[name]), encoding="utf-8")
     return 0
 
 

@@ -35,10 +35,12 @@ class EventPoster:
     Attributes:
         kube: where they are sent.
         identity: of this operator, as in the Lease.
+        kind: of the resources that the events are about.
     """
 
     kube: KubeClient
     identity: str
+    kind: str = names.KIND
     _run: str = field(default_factory=lambda: uuid.uuid4().hex)
     """An operator that begins does not know what was counted, so its events are others."""
     _counts: OrderedDict[str, tuple[int, str]] = field(
@@ -86,7 +88,7 @@ class EventPoster:
             "metadata": {"namespace": owner.namespace, "name": name},
             "involvedObject": {
                 "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
+                "kind": self.kind,
                 "namespace": owner.namespace,
                 "name": owner.name,
                 "uid": owner.uid,

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from kraftquorum_operator.model.crd import crd, render
+from kraftquorum_operator.cli import app
+from kraftquorum_operator.model.crd import KINDS, Kind, crd, render
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.guards import GUARDS
 from kraftquorum_operator.reference import pages
@@ -16,8 +18,15 @@ from kraftquorum_operator.reference import pages
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_crd_is_current() -> None:
-    assert (ROOT / "crds" / "kraftquorums.yaml").read_text() == render(), "run `make crds`"
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_crd_is_current(kind: Kind) -> None:
+    assert (ROOT / "crds" / f"{kind.plural}.yaml").read_text() == render(kind), "run `make crds`"
+
+
+def test_the_crd_of_kafka_quorums_is_printed_when_asked_for() -> None:
+    assert CliRunner().invoke(app, ["crds", "print"]).output == render()
+    both = CliRunner().invoke(app, ["crds", "print", "--kafka-advice"]).output
+    assert list(yaml.safe_load_all(both)) == [crd(kind) for kind in KINDS.values()]
 
 
 @pytest.mark.parametrize("name", pages())
@@ -26,7 +35,8 @@ def test_reference_pages_are_current(name: str) -> None:
     assert found == pages()[name], "run `python -m kraftquorum_operator.reference docs/reference`"
 
 
-def test_the_schema_is_structural() -> None:
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_the_schema_is_structural(kind: Kind) -> None:
     def walk(node: object, path: str) -> None:
         if isinstance(node, dict):
             if path.endswith(("properties", "default")):
@@ -37,7 +47,9 @@ def test_the_schema_is_structural() -> None:
             for key, value in node.items():
                 walk(value, f"{path}.{key}")
 
-    walk(crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"], "spec")
+    schema = crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    walk(schema["spec"], "spec")
+    walk(schema["status"], "status")
 
 
 NUMBERS = {"1.2", "1.3"}

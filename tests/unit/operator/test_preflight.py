@@ -24,6 +24,7 @@ from kraftquorum_operator.preflight import (
     await_rights,
     explain,
     missing_rights,
+    report_kafka_crd,
     watchable_namespaces,
 )
 from kraftquorum_operator.rights import SECRETS, WATCHED
@@ -36,7 +37,7 @@ class FakeKube:
     def __init__(self, *errors: KubeError) -> None:
         self.errors = list(errors)
 
-    async def probe(self) -> None:
+    async def probe(self, _plural: str = names.PLURAL) -> None:
         if self.errors:
             raise self.errors.pop(0)
 
@@ -158,6 +159,31 @@ async def test_a_right_that_some_quorums_need_limits_these_and_delays_no_start()
     )
     assert line["limits"] == "quorums with TLS or access control wait; all others go on"
     assert (await watchable_namespaces(cast("Any", roles), settings)).watched == ("a", "b")
+
+
+async def test_rights_for_advice_about_kafka_are_asked_for_with_the_setting_alone() -> None:
+    roles = cast("Any", Roles({("patch", "kafkaquorums/status")}))
+    with capture_logs() as logs:
+        await await_rights(roles, load_settings(namespace="a"), retry_s=0.001)
+    assert logs == []
+    with capture_logs() as logs:
+        async with asyncio.timeout(60):
+            await await_rights(roles, load_settings(namespace="a", kafka_advice=True), 0.001)
+    (line,) = logs
+    assert line["event"] == "rights_limited"
+    assert "patch kafkaquorums/status.kraftquorum.io in namespace a" in line["missing"]
+
+
+async def test_a_missing_crd_of_kafka_quorums_is_named_and_delays_nothing() -> None:
+    for errors, text in (((NO_CRD,), "crds print --kafka-advice"), ((AWAY,), "cannot reach")):
+        with capture_logs() as logs:
+            await report_kafka_crd(cast("Any", FakeKube(*errors)))
+        (line,) = logs
+        assert line["event"] == "kafka_advice_delayed"
+        assert text in line["why"]
+    with capture_logs() as logs:
+        await report_kafka_crd(cast("Any", FakeKube()))
+    assert logs == []
 
 
 async def test_a_namespace_that_is_gone_is_no_limit() -> None:

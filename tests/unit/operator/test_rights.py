@@ -6,9 +6,9 @@ import pytest
 
 from kraftquorum_operator.clients import kube
 from kraftquorum_operator.clients.cache import CACHED
-from kraftquorum_operator.rights import CERT_MANAGER, LEASE, WATCHED, Right
+from kraftquorum_operator.rights import CERT_MANAGER, KAFKA_ADVICE, LEASE, WATCHED, Right
 
-RIGHTS = (*WATCHED, *CERT_MANAGER, *LEASE)
+RIGHTS = (*WATCHED, *CERT_MANAGER, *KAFKA_ADVICE, *LEASE)
 KNOWN = {(right.group, right.resource) for right in RIGHTS}
 
 
@@ -34,7 +34,14 @@ def test_no_list_of_secrets_no_wildcard_and_nothing_of_roles() -> None:
             assert not {"list", "watch", "update", "deletecollection"} & set(right.verbs)
         assert "*" not in right.verbs
         assert right.why
-    assert len(KNOWN) == len(WATCHED) + len(CERT_MANAGER) + 1
+    assert len(KNOWN) == len(WATCHED) + len(CERT_MANAGER) + len(KAFKA_ADVICE) + 1
+
+
+def test_advice_about_kafka_needs_no_write_but_its_status() -> None:
+    writes = {(right.resource, verb) for right in KAFKA_ADVICE for verb in right.verbs}
+    assert writes - {("kafkaquorums", verb) for verb in ("list", "watch")} == {
+        ("kafkaquorums/status", "patch")
+    }
 
 
 def test_a_right_is_written_as_kubectl_does() -> None:

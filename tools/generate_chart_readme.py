@@ -19,7 +19,7 @@ MADE = "<!-- Made by tools/generate_chart_readme.py from values.yaml; do not edi
 KEY = re.compile(r"^( *)([A-Za-z]+):")
 PARTS = {
     "image": "Images",
-    "watch": "What is watched, and the CRD",
+    "watch": "What is watched, and the CRDs",
     "replicas": "How it runs",
     "statusPage": "The status page and the metrics",
     "rbac": "Rights",

@@ -22,7 +22,14 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.resources.network_policy import network_policy
 from kraftquorum_operator.resources.node_config import node_config
 from kraftquorum_operator.resources.statefulset import statefulset
-from kraftquorum_operator.rights import CERT_MANAGER, LEASE, METRICS, WATCHED, Right
+from kraftquorum_operator.rights import (
+    CERT_MANAGER,
+    KAFKA_ADVICE,
+    LEASE,
+    METRICS,
+    WATCHED,
+    Right,
+)
 from kraftquorum_operator.settings import Settings
 
 pytestmark = pytest.mark.chart
@@ -124,6 +131,26 @@ def test_rights_on_certificates_of_cert_manager_are_granted_only_when_asked_for(
     for role in of_kind(objects, "Role"):
         if role["metadata"]["name"] == "kraftquorum":
             assert uses(role["rules"]) == declared(WATCHED) | of_namespace
+
+
+def test_advice_about_kafka_is_installed_only_when_asked_for() -> None:
+    without = chart.render()
+    assert not [name for name in environment() if "KAFKA" in name]
+    assert "kafkaquorum" not in json.dumps(without)
+    asked = ("--set=kafka.advise=true",)
+    objects = chart.render(*asked)
+    assert environment(*asked)["KRAFTQUORUM_KAFKA_ADVICE"] == "true"
+    roles = {one["metadata"]["name"]: one for one in of_kind(objects, "ClusterRole")}
+    assert uses(roles["kraftquorum"]["rules"]) == declared((*WATCHED, *KAFKA_ADVICE))
+    crds = {one["metadata"]["name"] for one in of_kind(objects, "CustomResourceDefinition")}
+    assert crds == {"kraftquorums.kraftquorum.io", "kafkaquorums.kraftquorum.io"}
+    editing = uses(roles["kraftquorum-edit"]["rules"])
+    assert ("kraftquorum.io", "kafkaquorums", "create") in editing
+    assert ("kraftquorum.io", "kafkaquorums/status", "patch") not in editing
+    namespaced = chart.render(*CASES["namespaced"], *asked)
+    for role in of_kind(namespaced, "Role"):
+        if role["metadata"]["name"] == "kraftquorum":
+            assert uses(role["rules"]) == declared((*WATCHED, *KAFKA_ADVICE))
 
 
 def test_with_a_list_of_namespaces_nothing_is_granted_or_made_on_the_cluster() -> None:
@@ -336,10 +363,11 @@ def test_policies_let_in_and_out_what_is_needed() -> None:
     assert [one["namespaceSelector"]["matchLabels"] for one in page["from"]] == [
         {"kubernetes.io/metadata.name": "ingress"}
     ]
-    others, nodes = spec["egress"]
+    others, nodes, kafka = spec["egress"]
     assert {port["port"] for port in others["ports"]} == {53, 5353, 443, 6443}
     assert nodes["ports"] == [{"port": names.API_PORT, "protocol": "TCP"}]
     assert nodes["to"][0]["podSelector"]["matchLabels"] == {names.LABEL_APP: names.APP}
+    assert [port["port"] for port in kafka["ports"]] == [9093, 9094]
 
 
 def test_the_operator_s_policies_of_quorums_admit_its_own_pods(monkeypatch: Any) -> None:
@@ -583,7 +611,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_path(argument: str, says: st
 
 def test_every_variable_that_the_chart_sets_is_set_by_a_value_only() -> None:
     """Else `settings` would set it a second time."""
-    for name in environment():
+    for name in environment("--set=kafka.advise=true"):
         if name.startswith("KRAFTQUORUM_"):
             with pytest.raises(CommandError, match=f"settings.{name}: this variable is set by"):
                 chart.render(f"--set-string=settings.{name}=1")

@@ -13,7 +13,7 @@ import yaml
 
 import generate_chart_readme as readme
 from kraftquorum_operator import names
-from kraftquorum_operator.model.crd import render
+from kraftquorum_operator.model.crd import KAFKA_QUORUM, render
 from kraftquorum_operator.model.installation import NODE_USER_ID
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,10 +94,10 @@ def test_versions_are_one() -> None:
     assert f"{VALUES['nodeImage']['repository']}:{version}" == names.NODE_IMAGE
 
 
-def test_the_crd_of_the_chart_is_the_operator_s() -> None:
-    files = list((CHART / "files" / "crds").iterdir())
-    assert [file.name for file in files] == ["kraftquorums.yaml"]
-    assert files[0].read_text() == render(), "run `make crds`"
+def test_the_crds_of_the_chart_are_the_operator_s() -> None:
+    files = {file.name: file.read_text() for file in (CHART / "files" / "crds").iterdir()}
+    expected = {"kraftquorums.yaml": render(), "kafkaquorums.yaml": render(KAFKA_QUORUM)}
+    assert files == expected, "run `make crds`"
 
 
 def test_the_user_is_the_image_s() -> None:

@@ -143,6 +143,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
+{{/* The rules of rights.py, KAFKA_ADVICE; a test compares them. */}}
+{{- define "kraftquorum.kafkaRules" -}}
+- apiGroups: [kraftquorum.io]
+  resources: [kafkaquorums]
+  verbs: [list, watch]
+- apiGroups: [kraftquorum.io]
+  resources: [kafkaquorums/status]
+  verbs: [patch]
+{{- end -}}
+
 {{/* The rules of rights.py, METRICS; a test compares them. */}}
 {{- define "kraftquorum.metricsRules" -}}
 - apiGroups: [authentication.k8s.io]
@@ -167,6 +177,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   "KRAFTQUORUM_LEASE_NAMESPACE" "the release's namespace"
   "KRAFTQUORUM_LEASE_NAME" "fullnameOverride"
   "KRAFTQUORUM_LEASE_DURATION_S" "lease.durationSeconds"
+  "KRAFTQUORUM_KAFKA_ADVICE" "kafka.advise"
   "KRAFTQUORUM_METRICS_HOST" "metrics.access"
   "KRAFTQUORUM_METRICS_ACCESS" "metrics.access"
   "KRAFTQUORUM_METRICS_CERTIFICATE_FILE" "metrics.certificateSecret"

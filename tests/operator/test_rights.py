@@ -21,13 +21,22 @@ from typing import Any
 import pytest
 import yaml
 
+from kafkaserver import Controller, serving
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.certmanager import install_crds
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_operator import names
 from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
-from kraftquorum_operator.rights import CERT_MANAGER, LEASE, METRICS, WATCHED, Right
+from kraftquorum_operator.model.crd import KAFKA_QUORUM, render
+from kraftquorum_operator.rights import (
+    CERT_MANAGER,
+    KAFKA_ADVICE,
+    LEASE,
+    METRICS,
+    WATCHED,
+    Right,
+)
 from proofkit.loopback import LoopbackNetwork
 
 ROOT = Path(__file__).parents[2]
@@ -271,6 +280,66 @@ def provide_issued(krq) -> None:
         "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
     }
     krq.kubectl("apply", "-f", "-", stdin=json.dumps(body))
+
+
+def apply_kafka_quorum(krq, addresses: list[str]) -> None:
+    """A KafkaQuorum with credentials, and with pods that there are none of."""
+    properties = base64.b64encode(b"security.protocol=PLAINTEXT").decode()
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "advisor"},
+        "data": {"client.properties": properties},
+    }
+    pods = {"matchLabels": {"app": "kafka"}}
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KAFKA_KIND,
+        "metadata": {"name": "orders"},
+        "spec": {"addresses": addresses, "pods": pods, "credentialsSecret": "advisor"},
+    }
+    krq.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([secret, body]))
+
+
+@pytest.mark.cluster
+@pytest.mark.extended
+@pytest.mark.timeout(900)
+async def test_advice_about_kafka_needs_exactly_these_rights(
+    krq, operators, token: str, tmp_path: Path
+) -> None:
+    krq.cluster.kubectl("apply", "-f", "-", stdin=render(KAFKA_QUORUM))
+    grant(krq.cluster, krq.namespace, "kraftquorum", rules_of("kraftquorum"))
+    grant(krq.cluster, krq.namespace, "kraftquorum-lease", rules_of("kraftquorum-lease"))
+
+    def reasons() -> list[str]:
+        path = "jsonpath={.status.conditions[*].reason}"
+        return krq.kubectl("get", "kfq", "orders", "-o", path).split()
+
+    async with (
+        serving([Controller()]) as addresses,
+        FaultProxy(krq.cluster, tmp_path) as proxy,
+    ):
+        kubeconfig = tmp_path / "operator.kubeconfig"
+        write_kubeconfig(kubeconfig, proxy.server_url, token, krq.cluster.ca_file)
+        operators.start(kubeconfig, lease_name=LEASE_NAME, kafka_advice=1, kafka_look_s=1)
+
+        def live() -> None:
+            apply_kafka_quorum(krq, addresses)
+            # Without the rights a KRaftQuorum is served as ever.
+            krq.apply(voters=1)
+            krq.ready(1)
+            assert reasons() == []
+            rules = [
+                {"apiGroups": [r.group], "resources": [r.resource], "verbs": list(r.verbs)}
+                for r in KAFKA_ADVICE
+            ]
+            grant(krq.cluster, krq.namespace, "kraftquorum-kafka", rules)
+            krq.until("advice", lambda: "Confirmed" in reasons())
+
+        await asyncio.to_thread(live)
+        seen = {use for use in used(proxy) if use[1].startswith(names.KAFKA_PLURAL)}
+    assert seen == uses_of_rights(KAFKA_ADVICE)
+    assert "rights_limited" in operators.log()
 
 
 @pytest.mark.cluster

@@ -19,7 +19,7 @@ KAFKA_SINGULAR = "kafkaquorum"
 KAFKA_SHORT_NAME = "kfq"
 
 MANAGER = "kraftquorum-operator"
-"""Field manager of server-side apply, and the value of `app.kubernetes.io/managed-by`."""
+"""Field manager of every write, and the value of `app.kubernetes.io/managed-by`."""
 
 LABEL_APP = "app.kubernetes.io/name"
 LABEL_INSTANCE = "app.kubernetes.io/instance"

@@ -287,7 +287,7 @@ class KubeClient:
             msg = f"WATCH {url}: {type(error).__name__}: {error}"
             raise KubeUnavailableError(0, "Unreachable", msg) from error
 
-    async def create(self, body: Body, manager: str = names.MANAGER) -> Body:
+    async def create(self, body: Body) -> Body:
         """Create an object, once.
 
         Raises:
@@ -297,7 +297,7 @@ class KubeClient:
         return await self._request(
             "POST",
             path(body["kind"], meta["namespace"]),
-            query=[("fieldManager", manager)],
+            query=[("fieldManager", names.MANAGER)],
             body=body,
         )
 
@@ -341,7 +341,8 @@ class KubeClient:
         """Write an object back with the resourceVersion that it was read with."""
         meta = body["metadata"]
         target = path(body["kind"], meta["namespace"], meta["name"])
-        return await self._request("PUT", target, body=body)
+        query = [("fieldManager", names.MANAGER)]
+        return await self._request("PUT", target, query=query, body=body)
 
     async def delete(
         self, kind: str, namespace: str, name: str, *, uid: str, version: str | None = None

@@ -54,3 +54,26 @@ def test_a_key_of_an_earlier_version_goes_and_those_of_other_clients_stay(krq, o
     assert _get(krq, "service/demo")["spec"]["sessionAffinity"] == "ClientIP"
     krq.ready(1)
     assert pods == {pod["metadata"]["uid"] for pod in krq.list("pods")}, "no pod was restarted"
+
+
+def _writes(operators) -> int:
+    return sum(action.startswith("ApplyObjects") for action in operators.actions())
+
+
+def test_what_a_person_changes_at_the_client_service_is_put_back_by_one_write(
+    krq, operators
+) -> None:
+    operators.start()
+    krq.apply(voters=1, tls={"mode": "Disabled"})
+    krq.ready(1)
+    before = _get(krq, "service/demo")["spec"]
+    taken = [{"name": "api", "port": 80, "targetPort": "api"}]
+    for number, change in enumerate(
+        ({"publishNotReadyAddresses": True}, {"ports": taken}), start=_writes(operators) + 1
+    ):
+        change_of_a_person = json.dumps({"spec": change})
+        krq.kubectl("patch", "service", "demo", "--type=merge", "-p", change_of_a_person)
+        krq.until("put back", lambda: _get(krq, "service/demo")["spec"] == before)
+        krq.until("written", lambda of=number: _writes(operators) >= of)
+        krq.ready(1)
+        assert _writes(operators) == number, operators.actions()

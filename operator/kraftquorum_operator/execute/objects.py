@@ -28,7 +28,12 @@ from kraftquorum_operator.plan.actions import (
 )
 from kraftquorum_operator.resources.cert_manager import issue_again
 from kraftquorum_operator.resources.disruption import with_pods
-from kraftquorum_operator.resources.drift import budget_change, has_drifted, statefulset_change
+from kraftquorum_operator.resources.drift import (
+    CLASHING,
+    change_before_apply,
+    has_drifted,
+    statefulset_change,
+)
 from kraftquorum_operator.resources.metadata import selector
 
 
@@ -57,34 +62,53 @@ async def apply_objects(action: ApplyObjects, tools: Tools) -> str:
 
 
 async def _apply(body: Body, tools: Tools) -> None:
-    namespace, name = tools.owner.namespace, body["metadata"]["name"]
-    if body["kind"] == "StatefulSet":
-        statefulset = tools.observation.statefulset
-        live = await tools.kube.get("StatefulSet", namespace, name)
-        if statefulset is not None and live is not None:
-            change = statefulset_change(body, live)
-            written = await tools.kube.patch(
-                "StatefulSet", namespace, name, uid=statefulset.uid, change=change
-            )
-            if has_drifted(body, written):
-                msg = (
-                    f"StatefulSet/{name} differs from what the operator has just written: another "
-                    "client or an admission webhook changes it; stop it"
-                )
-                raise RefusedError(200, "NotKept", msg)
-        return
-    if body["kind"] == "PodDisruptionBudget":
-        budget = await tools.kube.get("PodDisruptionBudget", namespace, name)
-        change = budget_change(body, budget)
-        if budget is not None and change is not None:
-            uid = budget["metadata"]["uid"]
-            await tools.kube.patch("PodDisruptionBudget", namespace, name, uid=uid, change=change)
-    written = await tools.kube.apply(body)
-    if body["kind"] == "Certificate":
+    """Write one object.
+
+    Raises:
+        RefusedError: it is not as wanted even now, and the next write would change nothing.
+    """
+    kind, name = body["kind"], body["metadata"]["name"]
+    if kind == "StatefulSet":
+        written = await _patch_statefulset(body, tools)
+        if written is None:
+            return
+    else:
+        if kind in CLASHING:
+            await _make_room(body, tools)
+        written = await tools.kube.apply(body)
+    if has_drifted(body, written):
+        msg = (
+            f"{kind}/{name} differs from what the operator has just written: another "
+            "client or an admission webhook changes it; stop it"
+        )
+        raise RefusedError(200, "NotKept", msg)
+    if kind == "Certificate":
         again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
         if name in again:
             now = moment(int(now_utc().timestamp()))
             await tools.kube.apply(issue_again(written, now), "status")
+
+
+async def _patch_statefulset(body: Body, tools: Tools) -> Body | None:
+    """Patch the StatefulSet that was observed; None: there is none."""
+    namespace, name = tools.owner.namespace, body["metadata"]["name"]
+    statefulset = tools.observation.statefulset
+    live = await tools.kube.get("StatefulSet", namespace, name)
+    if statefulset is None or live is None:
+        return None
+    change = statefulset_change(body, live)
+    return await tools.kube.patch(
+        "StatefulSet", namespace, name, uid=statefulset.uid, change=change
+    )
+
+
+async def _make_room(body: Body, tools: Tools) -> None:
+    """Take away what the API server would refuse beside an apply."""
+    kind, namespace, name = body["kind"], tools.owner.namespace, body["metadata"]["name"]
+    live = await tools.kube.get(kind, namespace, name)
+    change = change_before_apply(body, live) if live is not None else None
+    if live is not None and change is not None:
+        await tools.kube.patch(kind, namespace, name, uid=live["metadata"]["uid"], change=change)
 
 
 async def _remove(ref: ObjectRef, tools: Tools) -> None:

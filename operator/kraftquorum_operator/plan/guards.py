@@ -131,7 +131,8 @@ def kubernetes_version_supported(case: Case) -> str | None:
 def objects_written(case: Case) -> str | None:
     """The API server accepts the Services, the budget, the network policy and the StatefulSet.
 
-    The operator writes a refused object again after pauses that grow to a minute. It never
+    The operator writes a refused object again after pauses that grow to a minute, and likewise an
+    object that another client or an admission webhook changes again at once: stop that. It never
     overwrites an object of the same name that another owner created: delete that object, or give
     the resource another name. Formation and repair continue without the object; growing, shrinking
     and rolling restarts wait for it.

@@ -16,6 +16,8 @@ from kraftquorum_operator.resources.template import template_change, template_ch
 BUDGET = ("minAvailable", "maxUnavailable", "selector")
 NETWORK_POLICY = ("podSelector", "policyTypes", "ingress", "egress")
 SERVICE = ("selector", "publishNotReadyAddresses")
+CLASHING = ("PodDisruptionBudget", "Service")
+"""Kinds for which `change_before_apply` may have a change."""
 RETENTION_POLICY = "persistentVolumeClaimRetentionPolicy"
 DEFAULTS: Body = {"whenDeleted": "Retain", "whenScaled": "Retain"}
 """What the API server means when it does not show the policy."""
@@ -35,11 +37,12 @@ def has_drifted(wanted: Body, live: Body) -> bool:
         case "PodDisruptionBudget":
             return any(want.get(key) != have.get(key) for key in BUDGET)
         case "Certificate":
-            return any(value != have.get(key) for key, value in want.items())
+            return not _has(have, want)
         case "NetworkPolicy":
             return any(want.get(key) != have.get(key) for key in NETWORK_POLICY)
         case "Service":
-            changed = any(want.get(key) != have.get(key) for key in SERVICE)
+            # The API server does not show `false`.
+            changed = any((want.get(key) or None) != (have.get(key) or None) for key in SERVICE)
             return changed or not _ports(want) <= _ports(have)
         case "StatefulSet":
             strategy = cast("Body", have.get("updateStrategy") or {})
@@ -54,6 +57,14 @@ def has_drifted(wanted: Body, live: Body) -> bool:
             )
         case _:
             return False
+
+
+def _has(have: object, want: object) -> bool:
+    """Whether wanted fields are there; those of other clients stay, as in an apply."""
+    if not isinstance(want, dict) or not isinstance(have, dict):
+        return have == want
+    fields = cast("Body", have)
+    return all(_has(fields.get(key), value) for key, value in cast("Body", want).items())
 
 
 def _ports(spec: Body) -> set[tuple[object, object]]:
@@ -89,11 +100,32 @@ def statefulset_change(wanted: Body, live: Body) -> Body:
     }
 
 
-def budget_change(wanted: Body, live: Body | None) -> Body | None:
-    """A merge patch that replaces a foreign `maxUnavailable` in a budget; None if it has none.
+def change_before_apply(wanted: Body, live: Body) -> Body | None:
+    """A merge patch of what the API server would refuse beside an apply; None: there is nothing.
 
-    The API server refuses both fields at once, and two patches would leave a moment with neither.
+    It also sets what it makes room for: two patches would leave a moment with neither.
     """
-    if live is None or live["spec"].get("maxUnavailable") is None:
-        return None
-    return {"spec": {"maxUnavailable": None, "minAvailable": wanted["spec"]["minAvailable"]}}
+    want, have = wanted["spec"], cast("Body", live.get("spec") or {})
+    match wanted["kind"]:
+        case "PodDisruptionBudget" if have.get("maxUnavailable") is not None:
+            return {"spec": {"maxUnavailable": None, "minAvailable": want["minAvailable"]}}
+        case "Service" if ports := _ports_without_clash(want["ports"], have.get("ports") or []):
+            return {"spec": {"ports": ports}}
+        case _:
+            return None
+
+
+def _ports_without_clash(want: list[Body], have: list[Body]) -> list[Body]:
+    """The wanted ports and those of other clients, if one has a wanted name and another number.
+
+    An apply knows a port by its number and protocol, and a name may be there once.
+    """
+    numbers = {port["name"]: _number(port) for port in want}
+    if all(numbers.get(port.get("name"), _number(port)) == _number(port) for port in have):
+        return []
+    foreign = (port for port in have if port.get("name") not in numbers)
+    return [*(port for port in foreign if _number(port) not in numbers.values()), *want]
+
+
+def _number(port: Body) -> tuple[int, str]:
+    return port["port"], port.get("protocol", "TCP")

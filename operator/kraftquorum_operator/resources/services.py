@@ -39,6 +39,8 @@ def client_service(owner: Owner) -> Body:
         "metadata": metadata(owner, names.client_service(owner.name)),
         "spec": {
             "ipFamilyPolicy": IP_FAMILY_POLICY,
+            # The default, stated: an apply takes back only fields that it has.
+            "publishNotReadyAddresses": False,
             "selector": selector(owner),
             "ports": [PORTS[1]],
         },

@@ -1,4 +1,4 @@
-"""What the operator applies: its own keys alone, so that others stay and those of before go."""
+"""What the operator writes: its own keys alone, so that others stay and those of before go."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from typing import Any
 
 import pytest
+
+from kraftquorum_operator import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
 
@@ -24,7 +26,13 @@ app()
 """
 """An earlier version, which gave its objects one label more."""
 
-APPLIED = ("service/demo", "service/demo-peers", "pdb/demo", "networkpolicy/demo")
+WRITTEN = (
+    "service/demo",
+    "service/demo-peers",
+    "pdb/demo",
+    "networkpolicy/demo",
+    "statefulset/demo",
+)
 
 
 def _get(krq, target: str) -> dict[str, Any]:
@@ -36,14 +44,14 @@ def test_a_key_of_an_earlier_version_goes_and_those_of_other_clients_stay(krq, o
     krq.apply(voters=1, tls={"mode": "Disabled"})
     krq.ready(1)
     pods = {pod["metadata"]["uid"] for pod in krq.list("pods")}
-    for target in APPLIED:
+    for target in WRITTEN:
         assert _get(krq, target)["metadata"]["labels"]["example.com/older"] == "yes"
         krq.kubectl("label", target, "example.com/team=blue")
         krq.kubectl("annotate", target, "example.com/cost-centre=7")
     krq.kubectl("patch", "service", "demo", "-p", '{"spec": {"sessionAffinity": "ClientIP"}}')
     operators.stop(older)
     operators.start()
-    for target in APPLIED:
+    for target in WRITTEN:
         krq.until(
             f"{target} without the older key",
             lambda of=target: "example.com/older" not in _get(krq, of)["metadata"]["labels"],
@@ -52,6 +60,8 @@ def test_a_key_of_an_earlier_version_goes_and_those_of_other_clients_stay(krq, o
         assert meta["labels"]["example.com/team"] == "blue"
         assert meta["annotations"]["example.com/cost-centre"] == "7"
     assert _get(krq, "service/demo")["spec"]["sessionAffinity"] == "ClientIP"
+    notes = _get(krq, "statefulset/demo")["metadata"]["annotations"]
+    assert names.ANNOTATION_RECORDED + "0" in notes, "the record of the claim stays"
     krq.ready(1)
     assert pods == {pod["metadata"]["uid"] for pod in krq.list("pods")}, "no pod was restarted"
 

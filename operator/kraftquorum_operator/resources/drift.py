@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import cast
 
 from kraftquorum_operator.model.objects import Body
+from kraftquorum_operator.resources.ownership import earlier_keys
 from kraftquorum_operator.resources.template import template_change, template_changed
 
 BUDGET = ("minAvailable", "maxUnavailable", "selector")
@@ -81,14 +82,21 @@ def _labels(body: Body) -> set[tuple[str, str]]:
 def statefulset_change(wanted: Body, live: Body) -> Body:
     """A merge patch with all that may change of a StatefulSet, except its replicas.
 
+    It is no apply, which removes only what it owns. Of the template this removes everything else:
+    additions of other clients, and defaults of parts that are gone, which would be refused beside
+    the new parts.
+
     Args:
         wanted: the body that the operator writes.
-        live: the live object; additions of other clients to its template are removed.
+        live: the live object.
     """
     spec = wanted["spec"]
     have = cast("Body", cast("Body", live.get("spec") or {}).get("template") or {})
     return {
-        "metadata": {key: wanted["metadata"][key] for key in ("annotations", "labels")},
+        "metadata": {
+            part: dict.fromkeys(earlier_keys(wanted, live, part)) | wanted["metadata"][part]
+            for part in ("annotations", "labels")
+        },
         "spec": {
             "template": template_change(spec["template"], have),
             # The settings of another strategy would be refused beside ours.

@@ -14,6 +14,7 @@ from typing import Any, cast
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
 from kraftquorum_operator.model.quantity import amount
+from kraftquorum_operator.resources.ownership import owned
 
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
 """Annotation of `kubectl rollout restart`: the operator restarts the pods, and keeps it."""
@@ -44,11 +45,7 @@ def template_changed(wanted: Body, live: Body) -> bool:
     """
     want = cast("Body", wanted["spec"]["template"])
     have = cast("Body", cast("Body", live.get("spec") or {}).get("template") or {})
-    written = [
-        (str(entry.get("manager")), fields)
-        for entry in cast("list[Body]", live["metadata"].get("managedFields") or [])
-        if (fields := _of_template(entry))
-    ]
+    written = owned(live, "spec", "template")
     ours = any(manager == names.MANAGER for manager, _ in written)
     if not _covers(want, have, values=not ours):
         return True
@@ -69,11 +66,6 @@ def template_change(want: Body, have: Body) -> Body:
         both = isinstance(value, dict) and isinstance(known, dict)
         change[key] = template_change(cast("Body", value), cast("Body", known)) if both else value
     return change
-
-
-def _of_template(entry: Body) -> Body:
-    spec = cast("Body", cast("Body", entry.get("fieldsV1") or {}).get("f:spec") or {})
-    return cast("Body", spec.get("f:template") or {})
 
 
 def _covers(want: object, have: object, *, values: bool, key: str = "") -> bool:

@@ -216,6 +216,59 @@ async def test_a_write_that_leaves_an_object_as_it_was_is_refused_and_not_repeat
         await apply_objects(ApplyObjects(kube.outdated), tools(kube))
 
 
+def manages(manager: str, part: str, *keys: str) -> dict[str, Any]:
+    """An entry of `managedFields`, as the API server writes it."""
+    fields = {"f:metadata": {f"f:{part}": {".": {}} | {f"f:{key}": {} for key in keys}}}
+    return {"manager": manager, "operation": "Update", "fieldsV1": fields}
+
+
+OWNERSHIP = "kraftquorum_operator.resources.ownership:earlier_keys"
+
+
+@pytest.mark.without(OWNERSHIP, "ours - others - set", "ours - set")
+@pytest.mark.without(OWNERSHIP, "or not key.startswith(notes)", "or True")
+@pytest.mark.without(OWNERSHIP, "if manager == names.MANAGER else others", "if manager else others")
+@pytest.mark.without(
+    "kraftquorum_operator.resources.drift:statefulset_change",
+    "dict.fromkeys(earlier_keys(wanted, live, part)) |",
+    "",
+)
+async def test_keys_of_an_earlier_version_go_from_the_statefulset_and_all_others_stay() -> None:
+    kube = FakeKube()
+    meta = copy.deepcopy(kube.live[SET]["metadata"])
+    earlier = {"example.com/earlier": "1", "example.com/shared": "1"}
+    notes = {
+        f"{names.ANNOTATION_RECORDED}0": "directory claim",
+        f"{names.ANNOTATION_GIVEN_UP}0": "2026-01-01T00:00:00Z/used/claim",
+        f"{names.GROUP}/of-a-newer-version": "1",
+    }
+    theirs = {"example.com/team": "blue"}
+    managed: list[Any] = []
+    for part, own in (("labels", {}), ("annotations", notes)):
+        written = meta[part] | earlier | own
+        managed.append(manages(names.MANAGER, part, *written))
+        managed.append(manages("argocd", part, *theirs, "example.com/shared"))
+        managed.append(manages("kubectl", part, *theirs))
+        kube.another_client_patches(SET, {"metadata": {part: written | theirs}})
+    kube.another_client_patches(SET, {"metadata": {"managedFields": managed}})
+    kube.another_client_patches(SET, {"metadata": {"annotations": {names.ANNOTATION_HASH: "old"}}})
+    assert kube.outdated == (SET,)
+    await apply_objects(ApplyObjects(kube.outdated), tools(kube))
+    assert kube.outdated == ()
+    stay = theirs | {"example.com/shared": "1"}
+    assert kube.live[SET]["metadata"]["labels"] == meta["labels"] | stay
+    assert kube.live[SET]["metadata"]["annotations"] == meta["annotations"] | stay | notes
+
+
+async def test_no_key_goes_if_no_manager_is_recorded() -> None:
+    """A backup has dropped who wrote what."""
+    kube = FakeKube()
+    kube.another_client_patches(SET, {"metadata": {"labels": {"example.com/earlier": "1"}}})
+    kube.another_client_patches(SET, {"metadata": {"annotations": {names.ANNOTATION_HASH: "old"}}})
+    await apply_objects(ApplyObjects(kube.outdated), tools(kube))
+    assert kube.live[SET]["metadata"]["labels"]["example.com/earlier"] == "1"
+
+
 async def test_the_label_that_says_whose_the_statefulset_is_is_put_back() -> None:
     kube = FakeKube()
     labels = copy.deepcopy(kube.live[SET]["metadata"]["labels"])

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kraftquorum_operator.kafka.advice import Kind, Limits, advise, majority
@@ -181,6 +181,7 @@ def descriptions(draw: st.DrawFn) -> QuorumDescription:
 
 
 @given(description=descriptions())
+@example(description=CASES["two of five silent"][0])
 @settings(max_examples=400, deadline=None)
 @pytest.mark.without(
     "kraftquorum_operator.kafka.advice:_decide", "if len(silent) > 1:", "if False:"

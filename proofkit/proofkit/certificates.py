@@ -52,6 +52,11 @@ class Authority:
     def __init__(self, name: str = "test CA") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self.pem = b""
+        self.renew()
+
+    def renew(self) -> None:
+        """Make another certificate of the CA, with the key of before."""
         now = dt.datetime.now(dt.UTC)
         usage = x509.KeyUsage(
             digital_signature=True,
@@ -64,7 +69,7 @@ class Authority:
             encipher_only=False,
             decipher_only=False,
         )
-        self._certificate = (
+        certificate = (
             x509.CertificateBuilder()
             .subject_name(self._name)
             .issuer_name(self._name)
@@ -79,7 +84,7 @@ class Authority:
             )
             .sign(self._key, hashes.SHA256())
         )
-        self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
+        self.pem = certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(
         self,

@@ -1,9 +1,10 @@
 """Applies the access file and the cluster id to the requests and sessions of one listener.
 
 Without an access file every request is allowed. A request for another cluster, by its header, is
-refused in any case, and so is one on a connection whose client certificate a CA verified that the
-listener trusts no more. A caller is looked up again whenever the access file, the cluster's keys or
-the trusted CAs have changed, so a session that was opened before the change is bound by it, too.
+refused in any case, and so is one on a connection whose client certificate has expired or was
+verified by a CA that the listener trusts no more. A caller is looked up again whenever the access
+file, the cluster's keys or the trusted CAs have changed, so a session that was opened before the
+change is bound by it, too.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from raftnode.access.service_accounts import (
     TokenRefusedError,
     looks_signed,
 )
-from raftnode.api.client_certificate import names_of
+from raftnode.api.client_certificate import ClientCertificate, names_of
 from raftnode.api.client_connection import ClientConnection
 from raftnode.api.errors import refusal
 from raftnode.api.listeners import EVERY_PART, Serving
@@ -67,13 +68,17 @@ _READS = frozenset({Verb.READ, Verb.DESCRIBE, Verb.METRICS})
 _NO_LIST = AccessList()
 """Without an access file it decides about refused certificates alone."""
 
-_FORMER = Identity(
-    How.CERTIFICATE,
-    denied=Denied(
-        Reason.UNKNOWN_CREDENTIALS,
-        "a CA that the node no longer trusts verified the certificate of this connection; connect "
-        "again, with a certificate of another CA",
-    ),
+
+def _refused(why: str) -> Identity:
+    return Identity(How.CERTIFICATE, denied=Denied(Reason.UNKNOWN_CREDENTIALS, why))
+
+
+_FORMER = _refused(
+    "a CA that the node no longer trusts verified the certificate of this connection; "
+    "connect again, with a certificate of another CA"
+)
+_EXPIRED = _refused(
+    "the certificate of this connection has expired; connect again, with one that is valid"
 )
 
 
@@ -106,7 +111,7 @@ class Caller:
         gate: has the access file.
         presented: with the request, or when the session was opened.
         address: where it comes from.
-        verified_by: as `ClientConnection` has it.
+        certificate: of its connection; None: it has none.
 
     Attributes:
         operation: what it asked for, by the API's name.
@@ -115,11 +120,12 @@ class Caller:
 
     __slots__ = (
         "_access",
+        "_certificate",
+        "_expires_s",
         "_gate",
         "_identity",
         "_keys",
         "_trusted",
-        "_verified_by",
         "address",
         "operation",
         "presented",
@@ -131,10 +137,12 @@ class Caller:
         gate: Gate,
         presented: Presented,
         address: str,
-        verified_by: frozenset[str] = frozenset(),
+        certificate: ClientCertificate | None = None,
     ) -> None:
         self._gate = gate
-        self._verified_by = verified_by
+        self._certificate = certificate
+        ends_s = (presented.expires_s, certificate.expires_s if certificate is not None else None)
+        self._expires_s = min((end_s for end_s in ends_s if end_s is not None), default=None)
         self._trusted: tuple[Certificate, ...] | None = None
         self._access: AccessList | None = None
         self._keys: KeySet | None = None
@@ -147,8 +155,7 @@ class Caller:
     @property
     def identity(self) -> Identity:
         """Who it is now."""
-        expires_s = self.presented.expires_s
-        if self.outdated or (expires_s is not None and time.time() >= expires_s):
+        if self.outdated or (self._expires_s is not None and time.time() >= self._expires_s):
             self._look_up()
         return self._identity
 
@@ -157,19 +164,24 @@ class Caller:
         access = self._access = gate.access
         self._keys = gate.keys
         trusted = self._trusted = gate.trusted
-        if self._verified_by and self._verified_by.isdisjoint(ca.sha256 for ca in trusted):
+        certificate, now_s = self._certificate, time.time()
+        if certificate is not None and now_s >= certificate.expires_s:
+            self._identity = _EXPIRED
+        elif certificate is not None and certificate.verified_by.isdisjoint(
+            ca.authority for ca in trusted
+        ):
             self._identity = _FORMER
         elif access is None:
             self._identity = ANONYMOUS
         else:
             node_uri = gate.node_uri if self.presented.uri_names else None
             presented = gate.still_valid(self.presented)
-            self._identity = access.identify(presented, node_uri, time.time())
+            self._identity = access.identify(presented, node_uri, now_s)
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is an access file, or a client certificate; both may be withdrawn."""
-        return self._gate.access is not None or bool(self._verified_by)
+        """Whether there is an access file, or a client certificate; both may lose their force."""
+        return self._gate.access is not None or self._certificate is not None
 
     @property
     def outdated(self) -> bool:
@@ -181,7 +193,7 @@ class Caller:
         )
 
     def check(self, verb: Verb, target: bytes = EVERYTHING) -> None:
-        """Refuse what the access file does not allow, and all with a certificate of a former CA.
+        """Refuse what the access file does not allow, and all with a certificate without force.
 
         Raises:
             RequestError: AUTHENTICATION_FAILED, AUTHORIZATION_FAILED.
@@ -270,10 +282,8 @@ class Gate:
         """Note the caller of a request; refuses nothing."""
         presented = NOTHING if self._file is None else self._presented(request)
         connection = request.protocol
-        verified_by = (
-            connection.verified_by if isinstance(connection, ClientConnection) else frozenset[str]()
-        )
-        caller = Caller(self, presented, address_of(request.transport), verified_by)
+        certificate = connection.certificate if isinstance(connection, ClientConnection) else None
+        caller = Caller(self, presented, address_of(request.transport), certificate)
         request[CALLER] = caller
         return caller
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import ssl
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
+
+from raftnode.tls.certificates import authorities_of
 
 
 class CertificateNames(NamedTuple):
@@ -19,6 +20,19 @@ class CertificateNames(NamedTuple):
 
 
 NO_CERTIFICATE = CertificateNames()
+
+
+class ClientCertificate(NamedTuple):
+    """A client's certificate, as TLS verified it when the connection began.
+
+    Attributes:
+        verified_by: the field `Certificate.authority` of it, of those between it and the CA, and
+            of the CA.
+        expires_s: the Unix time at which it ends.
+    """
+
+    verified_by: frozenset[str]
+    expires_s: float
 
 
 def names_of(transport: asyncio.BaseTransport | None) -> CertificateNames:
@@ -39,21 +53,18 @@ def names_of(transport: asyncio.BaseTransport | None) -> CertificateNames:
     )
 
 
-def chain_of(transport: asyncio.BaseTransport) -> frozenset[str]:
-    """Return the certificates by which TLS verified a connection's client, with that of the CA.
-
-    Each is the SHA-256 of its DER form, in lower-case hexadecimal. Empty: no TLS, or the client
-    has no certificate.
-    """
-    if not transport.get_extra_info("peercert"):
-        return frozenset()
+def certificate_of(transport: asyncio.BaseTransport) -> ClientCertificate | None:
+    """Return the certificate of a connection's client; None: no TLS, or it has none."""
+    certificate: Any = transport.get_extra_info("peercert")
+    if not certificate:
+        return None
     ssl_object: Any = transport.get_extra_info("ssl_object")
     if hasattr(ssl_object, "get_verified_chain"):  # from Python 3.13 on
         chain: list[bytes] = ssl_object.get_verified_chain()
     else:
         verified = ssl_object._sslobj.get_verified_chain()  # noqa: SLF001 - public from 3.13 on
         chain = [ssl.PEM_cert_to_DER_cert(part.public_bytes()) for part in verified]
-    return frozenset(hashlib.sha256(part).hexdigest() for part in chain)
+    return ClientCertificate(authorities_of(chain), _unix_time(certificate["notAfter"]))
 
 
 @lru_cache(256)

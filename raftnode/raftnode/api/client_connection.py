@@ -7,13 +7,14 @@ a malformed head as text. The module adds these. The limits are applied by `raft
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
-from raftnode.api.client_certificate import chain_of
+from raftnode.api.client_certificate import ClientCertificate, certificate_of
 from raftnode.api.errors import refusal
 from raftnode.api.http import error_response
 from raftnode.limits.addresses import address_of
@@ -63,8 +64,7 @@ class ClientConnection(web.RequestHandler):
         unread_since_s: when the client's system stopped to take answers; None: it takes them.
         queued_bytes: the size of answers that wait outside of the transport.
         on_received: is called with the size of what arrives in a session.
-        verified_by: the certificates by which TLS verified the client, with that of the CA; each
-            is its SHA-256 in hexadecimal. Empty: the client has none.
+        certificate: of the client; None: it has none.
     """
 
     __slots__ = (
@@ -72,13 +72,13 @@ class ClientConnection(web.RequestHandler):
         "_ends",
         "_keeper",
         "address",
+        "certificate",
         "head_began",
         "on_received",
         "queued_bytes",
         "restricted",
         "since_s",
         "unread_since_s",
-        "verified_by",
         "waits_for_head",
     )
 
@@ -97,7 +97,7 @@ class ClientConnection(web.RequestHandler):
         self._keeper = keeper
         self._counted = False
         self._ends = False
-        self.verified_by: frozenset[str] = frozenset()
+        self.certificate: ClientCertificate | None = None
         self.address = ""
         self.restricted = False
         self.waits_for_head = True
@@ -125,7 +125,7 @@ class ClientConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection, unless it was counted when it arrived."""
         super().connection_made(transport)
-        self.verified_by = chain_of(transport)
+        self.certificate = certificate_of(transport)
         if hasattr(transport, "max_size"):
             # A message that arrives waits whole in memory, and sessions may wait for their turn.
             transport.max_size = RECEIVE_MAX_BYTES  # pyright: ignore[reportAttributeAccessIssue]
@@ -179,11 +179,16 @@ class ClientConnection(web.RequestHandler):
         else:
             self._ends = True
 
+    @property
+    def _has_expired(self) -> bool:
+        certificate = self.certificate
+        return certificate is not None and time.time() >= certificate.expires_s
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send an answer; then the connection waits for the next head."""
-        if self.restricted or self._ends:
+        if self.restricted or self._ends or self._has_expired:
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)

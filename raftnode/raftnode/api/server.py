@@ -297,11 +297,11 @@ class ApiServer:
         server = self._runner.server
         if self._tls is None or server is None:
             return
-        trusted = {ca.sha256 for ca in self._tls.files.material.trusted}
+        trusted = {ca.authority for ca in self._tls.files.material.trusted}
         for connection in server.connections:
-            if not isinstance(connection, ClientConnection) or not connection.verified_by:
+            if not isinstance(connection, ClientConnection) or connection.certificate is None:
                 continue
-            if connection.verified_by.isdisjoint(trusted):
+            if connection.certificate.verified_by.isdisjoint(trusted):
                 connection.end()
 
     async def stop(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ class Certificate:
         ip_addresses: those of type IP address.
         common_name: of its subject; empty: it has none.
         is_ca: whether it may sign certificates.
+        authority: SHA-256 of its subject and its key, in lower-case hexadecimal. A CA that is
+            renewed with its key has the same: what it signed before stays valid.
     """
 
     sha256: str
@@ -35,6 +39,7 @@ class Certificate:
     ip_addresses: tuple[str, ...]
     common_name: str
     is_ca: bool
+    authority: str
 
 
 def read_certificates(pem: bytes) -> tuple[Certificate, ...]:
@@ -83,4 +88,34 @@ def _read(certificate: x509.Certificate) -> Certificate:
         ),
         common_name=str(common[0].value) if common else "",
         is_ca=limits is not None and limits.ca,
+        authority=_authority(certificate),
     )
+
+
+def authorities_of(chain: Iterable[bytes]) -> frozenset[str]:
+    """The field `authority` of each certificate of a chain; all in DER form."""
+    return frozenset(map(_authority_of_der, chain))
+
+
+def _authority_of_der(data: bytes) -> str:
+    from cryptography import x509  # noqa: PLC0415
+
+    try:
+        return _authority(x509.load_der_x509_certificate(data))
+    except (ValueError, TypeError, x509.InvalidVersion):
+        # OpenSSL has accepted it. It is no CA of the node, whose files would have been refused.
+        return hashlib.sha256(data).hexdigest()
+
+
+def _authority(certificate: x509.Certificate) -> str:
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+
+    try:
+        key = certificate.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    except (UnsupportedAlgorithm, ValueError):
+        # OpenSSL may know a key that Python does not.
+        key = certificate.fingerprint(hashes.SHA256())
+    return hashlib.sha256(certificate.subject.public_bytes() + key).hexdigest()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from raftnode.access.roles import Role, Verb
 from raftnode.access.service_accounts import LEEWAY_S, AccountTokens, KeySet
 from raftnode.api import session_route
 from raftnode.api.authorization import Caller, Gate
+from raftnode.api.client_certificate import ClientCertificate
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits
@@ -41,7 +43,7 @@ from raftnode.limits.model import ClientLimits
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import VERBS, Kind
-from raftnode.tls.certificates import read_certificates
+from raftnode.tls.certificates import Certificate, read_certificates
 
 GATE = "api.authorization:Gate"
 READ, WRITE, ADMIN, METRICS = Role
@@ -640,6 +642,10 @@ async def test_a_session_with_an_operation_under_way_is_closed_after_its_answer(
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, CLOSE_REFUSED)
 
 
+def verified_by(chain: Sequence[Certificate], expires_s: float = math.inf) -> ClientCertificate:
+    return ClientCertificate(frozenset(ca.authority for ca in chain), expires_s)
+
+
 @pytest.mark.parametrize("with_access_file", [True, False])
 @pytest.mark.without(
     "api.authorization:Caller.outdated", "self._gate.trusted is not self._trusted", "False"
@@ -655,8 +661,8 @@ def test_what_comes_on_a_connection_is_refused_once_its_ca_is_withdrawn(
     gate = Gate(MemoryService(), file, trusted=lambda: trusted)
     presented = Presented(token_hash=token_hash(b"app"))
     first, second, bare = (
-        Caller(gate, presented, "address", frozenset(ca.sha256 for ca in chain))
-        for chain in (former, later, ())
+        Caller(gate, presented, "address", certificate)
+        for certificate in (verified_by(former), verified_by(later), None)
     )
     for caller in (first, second, bare):
         caller.check(Verb.READ)
@@ -668,6 +674,29 @@ def test_what_comes_on_a_connection_is_refused_once_its_ca_is_withdrawn(
     first.check(Verb.HEALTH)
     for caller in (second, bare):
         caller.check(Verb.READ)
+
+
+@pytest.mark.parametrize("with_access_file", [True, False])
+@pytest.mark.without("api.authorization:Caller.identity", "time.time() >= self._expires_s", "False")
+@pytest.mark.without("api.authorization:Caller._look_up", "now_s >= certificate.expires_s", "False")
+def test_what_comes_on_a_connection_is_refused_once_its_certificate_has_expired(
+    tmp_path: Path, with_access_file: bool
+):
+    path = tmp_path / "access.json"
+    path.write_text(json.dumps({"subjects": [entry("app", READ)]}))
+    file = open_access_file(path) if with_access_file else None
+    trusted = read_certificates(Authority().pem)
+    gate = Gate(MemoryService(), file, trusted=lambda: trusted)
+    presented = Presented(token_hash=token_hash(b"app"))
+    end_s = time.time() + 2
+    caller = Caller(gate, presented, "address", verified_by(trusted, end_s))
+    caller.check(Verb.READ)
+    while time.time() < end_s:
+        time.sleep(0.05)
+    for verb in (Verb.READ, Verb.SESSION):
+        with pytest.raises(RequestError, match="certificate of this connection has expired"):
+            caller.check(verb)
+    caller.check(Verb.HEALTH)
 
 
 @pytest.mark.without("api.authorization:Gate.still_valid", "signed_with is None", "True")

@@ -40,6 +40,8 @@ class AuditWriter:
         self._descriptor = _STDERR_DESCRIPTOR if path is None else _open(path)
         self._lines = deque[Line]()
         self._lost = 0
+        self._is_cut_short = path is not None and _is_cut_short(path)
+        """Whether the file ends in a part of a line, after which another line would be lost too."""
         self._is_writing = self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
@@ -105,8 +107,12 @@ class AuditWriter:
         shown = {**line, LOST: self._lost} if self._lost else line
         data = json.dumps(shown).encode() + b"\n"
         self._follow_rotation()
+        if self._is_cut_short:
+            data = b"\n" + data
         while data:
-            data = data[os.write(self._descriptor, data) :]
+            written = os.write(self._descriptor, data)
+            self._is_cut_short = data[written - 1 : written] != b"\n"
+            data = data[written:]
 
     def _follow_rotation(self) -> None:
         """Open the file again if it was moved or deleted."""
@@ -119,7 +125,7 @@ class AuditWriter:
                 return
         opened = _open(self._path)
         os.close(self._descriptor)
-        self._descriptor = opened
+        self._descriptor, self._is_cut_short = opened, _is_cut_short(self._path)
 
 
 def _open(path: Path) -> int:
@@ -128,3 +134,14 @@ def _open(path: Path) -> int:
     descriptor = os.open(path, flags, 0o600)
     os.set_blocking(descriptor, True)
     return descriptor
+
+
+def _is_cut_short(path: Path) -> bool:
+    """Whether a file ends in a part of a line, such as an earlier process's on a full disk."""
+    if not path.is_file():  # to open a FIFO would wait for a writer
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    return False

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -106,6 +108,50 @@ def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
     audit.close()
     assert len(lost) == 2
     assert [line.get("lost") for line in lines(tmp_path / "audit")] == [2, None]
+
+
+def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path):
+    """A real limit of the file's size ends the write in the middle of a line, as a full disk."""
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from raftnode.access.audit_log import AuditLog, AuditRecord
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+audit = AuditLog(Path(sys.argv[1]))
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+for number, limit in enumerate((hard, 150, hard, hard)):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    audit.change(AuditRecord("changed", subject="app", target=str(number) * 40))
+    assert audit.flush(30)
+audit.close()
+"""
+    path = tmp_path / "audit"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=120)
+    first, cut, *later = path.read_text().splitlines()
+    assert json.loads(first)["target"] == "0" * 40
+    assert len(first) + 1 + len(cut) == 150
+    assert [(line["target"], line.get("lost")) for line in map(json.loads, later)] == [
+        ("2" * 40, 1),
+        ("3" * 40, None),
+    ]
+
+
+@pytest.mark.without("access.audit_writer:_is_cut_short", 'file.read(1) != b"\\n"', "False")
+def test_a_line_that_an_earlier_process_left_half_spoils_no_other(tmp_path: Path):
+    path = tmp_path / "audit"
+    for before in (b"", b'{"event": "cha'):
+        path.write_bytes(before)
+        audit = AuditLog(path)
+        audit.change(CHANGED)
+        audit.close()
+        audit = AuditLog(path)
+        audit.change(CHANGED)
+        audit.close()
+        start, content = before + b"\n" if before else b"", path.read_bytes()
+        assert content.startswith(start)
+        written = content.removeprefix(start)
+        assert [json.loads(line)["event"] for line in written.splitlines()] == ["changed"] * 2
 
 
 def read_all(pipe: FullPipe, audit: AuditLog) -> list[Any]:

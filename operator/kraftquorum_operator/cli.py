@@ -7,11 +7,15 @@ import os
 import sys
 from typing import Annotated
 
+import structlog
 import typer
 
 from kraftquorum_operator.errors import SettingsError
 from kraftquorum_operator.kafka.command import app as kafka
 from kraftquorum_operator.settings import load_settings
+from raftnode.core_dumps import forbid_core_dumps
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,6 +57,8 @@ def run(
         from kraftquorum_operator.logs import configure_logging  # noqa: PLC0415
 
         configure_logging(settings.log_format, settings.log_level)
+        if problem := forbid_core_dumps():
+            log.warning("core_dumps_allowed", problem=problem)
         asyncio.run(serve(settings))
     except SettingsError as error:
         typer.echo(f"kraftquorum-operator: {error}", err=True)

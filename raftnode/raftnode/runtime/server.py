@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from raftnode.core.types import NodeId
+from raftnode.core_dumps import forbid_core_dumps
 from raftnode.errors import (
     ExitCode,
     RaftnodeError,
@@ -23,11 +24,7 @@ from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
 from raftnode.runtime.process import interpreter, poll_time
 from raftnode.runtime.process.journal import keep_journal
-from raftnode.runtime.process.process_setup import (
-    StopSignals,
-    forbid_core_dumps,
-    write_termination_message,
-)
+from raftnode.runtime.process.process_setup import StopSignals, write_termination_message
 from raftnode.runtime.process.refused_storage import tell_damage
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.process.watchdog import Stall, Watchdog, end_process
@@ -48,8 +45,8 @@ def run(settings: NodeSettings) -> ExitCode:
         The exit code; the termination message has the same code and a message.
     """
     keep_journal(settings.log_format, settings.log_level)
-    if settings.core_dumps == "disabled":
-        forbid_core_dumps()
+    if settings.core_dumps == "disabled" and (problem := forbid_core_dumps()):
+        _log.warning("core_dumps_allowed", problem=problem)
     signals = StopSignals()
     watchdog = Watchdog(settings.stall_timeout_ms, lambda stall: _end(settings, stall))
     watchdog.start()

@@ -38,21 +38,6 @@ def raise_file_limit() -> int:
     return wanted
 
 
-NO_CORE = 1
-"""As the limit of the size of a core dump: too small for a file, and Linux gives none to a program
-either, which it otherwise does at any limit, 0 included."""
-
-
-def forbid_core_dumps() -> None:
-    """Let the system write no memory of this process to a disk when it crashes."""
-    try:
-        resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
-    except (OSError, ValueError) as problem:
-        # The limit may be 0 for good: then no file is written, but a program may get the memory.
-        limit, _ = resource.getrlimit(resource.RLIMIT_CORE)
-        _log.warning("core_dumps_allowed", limit=limit, problem=str(problem))
-
-
 def descriptors_for_clients(limit: int) -> int:
     """How many of the process's open files may be clients' connections."""
     return max(limit - FILES_RESERVED, limit // 2)

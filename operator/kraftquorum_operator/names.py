@@ -103,7 +103,7 @@ ANNOTATION_RENEW = f"{GROUP}/renew-certificates"
 value that was done last. On a Certificate of cert-manager: the value that was asked for last."""
 
 ANNOTATION_REPLACES = f"{GROUP}/replaces-certificate"
-"""On a Certificate of cert-manager: fingerprint of the certificate that the last value of
+"""On a Certificate of cert-manager: SHA-256 of the certificate in its Secret that the last value of
 `ANNOTATION_RENEW` is to replace."""
 
 ANNOTATION_ISSUED = f"{GROUP}/cert-manager-pods"

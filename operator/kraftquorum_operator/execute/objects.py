@@ -77,14 +77,13 @@ async def _apply(body: Body, tools: Tools) -> None:
             await _make_room(body, tools)
         written = await tools.kube.apply(body)
     if has_drifted(body, written):
-        msg = (
-            f"{kind}/{name} differs from what the operator has just written: another "
-            "client or an admission webhook changes it; stop it"
-        )
-        raise RefusedError(200, "NotKept", msg)
+        raise _not_kept(body)
     if kind == "Certificate":
         again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
         if name in again:
+            if not _is_marked(body, written):
+                # Each look would find a new renewal, and have the certificate issued once more.
+                raise _not_kept(body)
             now = moment(int(now_utc().timestamp()))
             await tools.kube.apply(issue_again(written, now), "status")
 
@@ -109,6 +108,20 @@ async def _make_room(body: Body, tools: Tools) -> None:
     change = change_before_apply(body, live) if live is not None else None
     if live is not None and change is not None:
         await tools.kube.patch(kind, namespace, name, uid=live["metadata"]["uid"], change=change)
+
+
+def _is_marked(body: Body, written: Body) -> bool:
+    """Whether a Certificate has the operator's annotations."""
+    kept = cast("Body", written["metadata"].get("annotations") or {})
+    return body["metadata"]["annotations"].items() <= kept.items()
+
+
+def _not_kept(body: Body) -> RefusedError:
+    what = (
+        f"{ObjectRef.of(body)} differs from what the operator has just written: another client or "
+        "an admission webhook changes it; stop it"
+    )
+    return RefusedError(200, "NotKept", what)
 
 
 async def _remove(ref: ObjectRef, tools: Tools) -> None:

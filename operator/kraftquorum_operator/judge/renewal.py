@@ -18,26 +18,19 @@ RETRY_S = 3600
 
 
 def replaced(facts: Certificates, issued: IssuedCertificate) -> str:
-    """Fingerprint of the certificate that a renewal is to replace; empty: there is none.
+    """The content of the Secret that a renewal is to replace; empty: there is none.
 
     Of a new renewal, it is the one that the Secret has now.
     """
     if not facts.renewal:
         return ""
-    if issued.again.asked == facts.renewal:
-        return issued.again.replaces
-    return _shown(facts, issued)
-
-
-def _shown(facts: Certificates, issued: IssuedCertificate) -> str:
-    leaf = facts.source.leaf(issued.name) if facts.source is not None else None
-    return leaf.fingerprint if leaf is not None else ""
+    return issued.again.replaces if issued.again.asked == facts.renewal else issued.content
 
 
 def _is_pending(facts: Certificates, issued: IssuedCertificate) -> bool:
     """Whether the Secret still has the certificate that is to be replaced."""
-    shown = _shown(facts, issued)
-    return issued.applied and shown != "" and shown == replaced(facts, issued)
+    content = issued.content
+    return issued.applied and content != "" and content == replaced(facts, issued)
 
 
 def to_issue_again(observation: Observation) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ class Reissue:
 
     Attributes:
         asked: the renewal that the operator asked for last; empty: none.
-        replaces: fingerprint of the certificate that it is to replace; empty: there was none.
+        replaces: the content of the Secret that it is to replace; empty: there was none.
         since_s: since when cert-manager issues the certificate again; None: it does not.
         failed_at_s: when that failed last; None: it did not fail, or begins again.
         failure: why it failed, as cert-manager says it.
@@ -136,6 +136,7 @@ class IssuedCertificate:
         written: whether there is the Secret.
         foreign: whether another program wrote the Secret.
         faults: why what the Secret holds cannot be used, a sentence each.
+        content: SHA-256 of the certificate in the Secret, usable or not; empty: there is none.
         again: whether it is issued again.
     """
 
@@ -147,6 +148,7 @@ class IssuedCertificate:
     written: bool = False
     foreign: bool = False
     faults: tuple[str, ...] = ()
+    content: str = ""
     again: Reissue = Reissue()
 
     @property

@@ -7,6 +7,7 @@ live here: a decision on what a certificate has to have.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -85,7 +86,7 @@ async def read_issued(
         )
         if isinstance(secret, dict) and not facts.foreign:
             stores[name] = read_issued_secret(name, secret)
-            facts = replace(facts, faults=stores[name].faults)
+            facts = replace(facts, faults=stores[name].faults, content=_content(secret))
             bodies.append(secret)
         issued.append(facts)
     unavailable = next((_why_unavailable(a) for a in resources if isinstance(a, KubeError)), None)
@@ -200,6 +201,12 @@ def read_issued_secret(name: str, body: Body) -> KeyStore:
         return store
     why = why_refused(data[CA], data["tls.crt"] + b"\n" + data["tls.key"])
     return replace(store, faults=(f"nodes would refuse tls.crt: {why}",)) if why else store
+
+
+def _content(secret: Body) -> str:
+    """By what a renewal is recognized: a certificate that cannot be used is to be replaced, too."""
+    certificate = data_of(secret).get("tls.crt", b"")
+    return hashlib.sha256(certificate).hexdigest() if certificate else ""
 
 
 def _as_one(stores: Mapping[str, KeyStore]) -> KeyStore:

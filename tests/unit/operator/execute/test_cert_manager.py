@@ -697,8 +697,8 @@ def test_a_certificate_made_after_the_annotation_is_not_renewed() -> None:
 
 @pytest.mark.without(
     "kraftquorum_operator.judge.renewal:replaced",
-    "if issued.again.asked == facts.renewal:",
-    "if True:",
+    "if issued.again.asked == facts.renewal else",
+    "if True else",
 )
 def test_an_end_between_the_two_writes_loses_no_renewal_and_repeats_none() -> None:
     """The operator marks the Certificate first, and then has cert-manager issue it."""
@@ -754,6 +754,53 @@ def test_a_renewal_that_cert_manager_gave_up_is_reported_and_asked_for_again_lat
     made.settle()
     assert issuing(made)["demo-1-issued"]["status"] == "False"
     assert made.why() is None
+
+
+@pytest.mark.parametrize("changes", [{"ca_crt": b""}, {"ca_crt": b"OTHER"}, {"tls_key": b"KEY"}])
+@pytest.mark.without(
+    "kraftquorum_operator.observe.cert_manager:read_issued",
+    "content=_content(secret)",
+    'content=""',
+)
+def test_a_certificate_that_cannot_be_used_is_issued_again_too(changes: dict[str, bytes]) -> None:
+    """As when a person has put the issuer right, and asks for what it issues now."""
+    made = formed()
+    other = make_authority("other", 86_400, time.time())
+    given = {b"KEY": other.key, b"OTHER": other.certificate}
+    made.sign("demo-0-issued", **{key: given.get(v, v) for key, v in changes.items()})
+    made.settle()
+    assert (made.why() or ("",))[0] == "InvalidSecret"
+    made.renewal = "1"
+    made.settle()
+    assert set(issuing(made)) == ALL
+    made.sign()
+    made.settle()
+    assert issuing(made) == {}
+    assert made.why() is None
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.execute.objects:_apply", "if not _is_marked(body, written):", "if False:"
+)
+def test_without_its_mark_a_certificate_is_not_issued_over_and_over() -> None:
+    """A webhook that takes annotations away hides that the renewal was asked for."""
+
+    class Stripped(Kube):
+        def put(self, body: Body) -> Body:
+            meta = body["metadata"]
+            if body["kind"] == "Certificate":
+                body = body | {"metadata": meta | {"annotations": {}}}
+            return super().put(body)
+
+    made = formed()
+    objects = made.kube.objects
+    made.kube = Stripped(objects, version=made.kube.version)
+    made.renewal = "1"
+    for _ in range(3):
+        with pytest.raises(RefusedError, match=r"Certificate/demo-0-issued differs .* webhook"):
+            asyncio.run(made.step())
+        assert issuing(made) == {}
+        made.sign()
 
 
 def test_a_renewal_that_cert_manager_does_not_begin_is_reported() -> None:

@@ -105,15 +105,17 @@ def certificate_faults(spec: QuorumSpec, observation: Observation) -> tuple[str,
     facts = observation.certificates
     if facts is None or spec.tls.mode == "Disabled":
         return ()
+    where = f"spec.tls.secretName: Secret {spec.tls.secret_name}"
     if facts.unreadable:
-        return (f"the Secrets with the certificates cannot be read: {facts.unreadable}",)
+        field = where if spec.tls.mode == "Secret" else f"spec.tls.mode: {spec.tls.mode}"
+        why = f"the Secrets with the certificates cannot be read: {facts.unreadable}"
+        return (f"{field}: {why}",)
     if spec.tls.mode == "CertManager":
         # What the pods mount was checked before; only what they lack depends on cert-manager.
         usable = is_issued(spec, observation) and not _has_expired(facts)
         return () if usable else tuple(text for _, text in issuing_faults(spec, observation))
     if spec.tls.mode != "Secret":
         return ()
-    where = f"spec.tls.secretName: Secret {spec.tls.secret_name}"
     if facts.source is None:
         return (f"{where} does not exist; create it with ca.crt, tls.crt and tls.key",)
     if facts.source.faults:

@@ -613,7 +613,17 @@ def test_a_person_s_secret_that_cannot_be_decrypted_is_a_fact_and_the_operator_s
     assert read(made) == ("no matching key was found", True)
     assert why_failing(PROVIDED, asyncio.run(made.look())) == (
         "Unreadable",
-        "the Secrets with the certificates cannot be read: no matching key was found",
+        (
+            "spec.tls.secretName: Secret mine: the Secrets with the certificates cannot be read: "
+            "no matching key was found"
+        ),
+    )
+    made.spec = spec(tls={"mode": "Managed"})
+    made.kube.errors = {"demo-ca": FORBIDDEN}
+    reason, why = why_failing(made.spec, asyncio.run(made.look())) or ("", "")
+    assert reason == "Unreadable"
+    assert why.startswith(
+        "spec.tls.mode: Managed: the Secrets with the certificates cannot be read"
     )
     made.kube.errors["demo-operator-tls"] = UNDECRYPTABLE
     with pytest.raises(KubeUnavailableError):

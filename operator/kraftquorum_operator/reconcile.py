@@ -31,6 +31,7 @@ from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
+from kraftquorum_operator.judge.ignored import ignored_annotations
 from kraftquorum_operator.looks import Look, LookMemory, Looks
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
@@ -322,10 +323,12 @@ class Reconciler:
         )
         interval_ms = int(self.settings.event_interval_s * 1000)
         events += memory.events.of(decision, now_ms, interval_ms)
+        annotations = cast("dict[str, str]", observed.resource["metadata"].get("annotations") or {})
         troubles = (
             *observation.troubles,
             *disk_alarms(observation),
             *access_alarms(observation),
+            *ignored_annotations(observed.spec, annotations, observation.certificates),
         )
         events += memory.events.of_troubles(troubles, now_ms, interval_ms)
         self._log(decision, memory, bound)

@@ -9,6 +9,7 @@ import pytest
 
 import kraftquorum_operator.looks as looks_module
 import kraftquorum_operator.reconcile as module
+from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
@@ -88,6 +89,7 @@ async def looks(
     count: int,
     kube: Kube | None = None,
     turn: ImageTurn | None = None,
+    annotations: dict[str, str] | None = None,
 ) -> tuple[list[Outcome], list[Any]]:
     """Look so many times at a quorum whose every action fails.
 
@@ -95,10 +97,10 @@ async def looks(
     """
     kube = kube or Kube()
     observed = Observed(
-        spec(voters=3),
+        spec(voters=3, tls={"mode": "Disabled"}),
         observation,
         Owner("test", "demo", UID),
-        {"metadata": {}},
+        {"metadata": {"annotations": annotations}},
         (),
         (),
         1,
@@ -125,6 +127,19 @@ async def looks(
     )
     found = [await reconciler.reconcile("test", "demo", UID) for _ in range(count)]
     return found, kube.statuses
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.reconcile:Reconciler._reconcile",
+    "*ignored_annotations(observed.spec, annotations, observation.certificates),",
+    "",
+)
+async def test_an_annotation_without_effect_has_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {names.ANNOTATION_ROTATE_CA: "1"}
+    outcomes, _ = await looks(monkeypatch, healthy(), ValueError("unused"), 2, annotations=asked)
+    events = [event for outcome in outcomes for event in outcome.events]
+    assert [(event.type, event.reason) for event in events] == [("Warning", "AnnotationIgnored")]
+    assert events[0].message.startswith("annotation kraftquorum.io/rotate-ca: ")
 
 
 @pytest.mark.without(

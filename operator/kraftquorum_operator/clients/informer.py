@@ -26,6 +26,9 @@ RELIST_S = 600.0
 RETRY_FIRST_S, RETRY_MAX_S = 0.5, 30.0
 """Pauses after failures: each twice as long as the last, and shortened by up to a half."""
 
+SHORT_S = 1.0
+"""A watch that ends sooner is followed by a pause: a proxy may end each of them at once."""
+
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -117,6 +120,7 @@ class Informer:
         self.fresh = True
         until_s = time.monotonic() + RELIST_S * random.uniform(0.9, 1.1)  # noqa: S311 - jitter
         while time.monotonic() < until_s:
+            began_s = time.monotonic()
             async for kind, body in self.kube.watch(
                 self.kind, self.namespace, self.selector, version
             ):
@@ -125,6 +129,8 @@ class Informer:
                     self._drop(_key(body), body)
                 elif kind != "BOOKMARK":
                     self._take(body)
+            if time.monotonic() - began_s < SHORT_S:
+                await asyncio.sleep(RETRY_FIRST_S)
 
     def _replace(self, bodies: Iterable[Body]) -> None:
         present: set[Key] = set()

@@ -199,3 +199,23 @@ def test_a_status_wakes_no_quorum_and_all_else_does() -> None:
     assert len(woken) == 4
     cache._informers["Pod", None]._take(body("q-0", 6))
     assert woken[4:] == [("ns", "q")]
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.clients.informer:Informer._follow",
+    "await asyncio.sleep(RETRY_FIRST_S)",
+    "pass",
+)
+async def test_watches_that_end_at_once_are_not_opened_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(informer_module, "RETRY_FIRST_S", 600.0)
+    server = Server([[body("q-0", 3)]], [[] for _ in range(1000)])
+    informer = Informer(cast("KubeClient", server), "Pod", "ns", Changes())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(informer.run())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        task.cancel()
+    # A test that is held up for a second takes a watch for one that lasted.
+    assert 1 <= len(server.since) <= 3

@@ -131,11 +131,15 @@ max by ({NODE_LABELS}, listener) (raftnode_tls_files_refused) == 1
     Alert(
         "KraftquorumAuditLinesLost",
         "warning",
-        f"max {BY_NODE} (increase(raftnode_audit_lines_lost_total[15m])) > 0",
+        f"""
+max {BY_NODE} (increase(raftnode_audit_lines_lost_total[15m])) > 0
+or max {BY_NODE} (min_over_time(raftnode_audit_lines_waiting[5m])) > 0
+""",
         "1m",
         f"{NODE} loses lines of its audit log",
-        "Within a quarter of an hour the file of audit_log did not take all lines: it cannot be "
-        "written, or is slower than the lines come. Once 1,024 lines wait, the node refuses "
+        "Within a quarter of an hour the file of audit_log did not take all lines, or lines have "
+        "waited for it for five minutes: it cannot be written, hangs, or is slower than the lines "
+        "come. Lines that wait are lost if the node ends. Once 1,024 lines wait, the node refuses "
         "administration with AUDIT_LOG_FULL.",
     ),
     # Half of the default election timeout.

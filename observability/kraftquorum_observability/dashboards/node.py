@@ -270,11 +270,12 @@ API = (
         "lines",
         "Access files and audit log",
         "Refused contents of the access file, 1 while an earlier content is in force, and lines of "
-        "the audit log that could not be written. Normal: none.",
+        "the audit log that could not be written, or that wait for its file. Normal: none.",
         (
             _rate("raftnode_access_file_refusals_total", "file", "{{file}} refused"),
             _by_node("raftnode_access_file_stale"),
             _rate("raftnode_audit_lines_lost_total", "node_id", "audit lines lost, {{node_id}}"),
+            _by_node("raftnode_audit_lines_waiting", "audit lines waiting, {{node_id}}"),
         ),
         width=12,
     ),

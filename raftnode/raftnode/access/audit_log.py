@@ -96,6 +96,11 @@ class AuditLog:
                 f"write, or {STDERR} or {OFF}"
             ) from None
 
+    @property
+    def waiting(self) -> int:
+        """How many lines its file has not taken yet."""
+        return self._writer.waiting
+
     def reserve(self) -> bool:
         """Keep a place for the line of a change that is about to begin.
 
@@ -143,7 +148,7 @@ class AuditLog:
             self.on_lost()
 
     def _has_room(self, lines: int) -> bool:
-        return self._writer.waiting + self._reserved < lines
+        return self.waiting + self._reserved < lines
 
     def _put(self, record: AuditRecord, more: dict[str, int]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -154,7 +159,7 @@ class AuditLog:
 
     def _drop(self, record: AuditRecord, left_out: dict[str, int]) -> None:
         self._lost += 1 + sum(left_out.values())
-        problem = f"{self._writer.waiting} lines wait for the file"
+        problem = f"{self.waiting} lines wait for the file"
         self._say_lost(self._dropped, {**asdict(record), **left_out}, problem)
 
     def _note_failed(self, line: Line, error: Exception) -> None:

@@ -113,6 +113,9 @@ class AccessMetrics(MetricTable[Any]):
     audit_lines_lost = CounterRow(
         "Lines of the audit log that are lost: the file could not be written, or takes none."
     )
+    audit_lines_waiting = GaugeRow[Any](
+        "Lines of the audit log that its file has not taken yet. A file that hangs takes none."
+    )
     access_file_refusals = CounterRow("Files that could not be used.", labels=("file",))
 
     def __init__(self, registry: CollectorRegistry, listeners: Iterable[str] = ("api",)) -> None:

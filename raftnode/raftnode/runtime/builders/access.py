@@ -68,8 +68,10 @@ class Access:
             self.file.observe(metrics)
         if self.accounts is not None:
             self.accounts.file.observe(metrics)
-        if self.audit is not None:
-            self.audit.on_lost = metrics.audit_lines_lost.inc
+        audit = self.audit
+        if audit is not None:
+            audit.on_lost = metrics.audit_lines_lost.inc
+            metrics.audit_lines_waiting.set_function(lambda: audit.waiting)
         return {
             listener: Gate(
                 service,
@@ -77,7 +79,7 @@ class Access:
                 self.accounts,
                 serving=Serving(listener, addresses),
                 observer=metrics,
-                audit=self.audit,
+                audit=audit,
                 trusted=trusted,
             )
             for listener in addresses

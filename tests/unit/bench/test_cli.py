@@ -117,7 +117,12 @@ def test_quick_and_whole_runs_stay_below_their_promises():
 
 
 def docs(monkeypatch, tmp_path, report):
-    """Run `docs` on a report, into a directory."""
+    """Run `docs` on a report and without explanations, into a directory."""
+    explanations = tmp_path / "bench" / "explanations.toml"
+    explanations.parent.mkdir(exist_ok=True)
+    explanations.write_text("")
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    monkeypatch.setattr(cli, "EXPLANATIONS", explanations)
     monkeypatch.setattr(cli, "PAGE", tmp_path / "performance.md")
     monkeypatch.setattr(cli, "COMMITTED", tmp_path / "performance.json")
     monkeypatch.setattr(cli, "PICTURES", tmp_path / "pictures")

@@ -57,7 +57,8 @@ class Counted(FleetKube):
 
 @dataclass
 class StaleCache:
-    """What the watches delivered before the fleet changed; None: a watch is broken."""
+    """What the watches delivered before the fleet changed, and what the operator wrote; None: a
+    watch is broken."""
 
     kube: FleetKube | None
     written: list[Body] = field(default_factory=list[Body])
@@ -67,6 +68,9 @@ class StaleCache:
 
     def wrote(self, body: Body) -> None:
         self.written.append(body)
+        if self.kube is not None:
+            # Without it, times of conditions would be those of each look.
+            self.kube.fleet.report(body["metadata"]["name"], body["status"])
 
 
 class World:

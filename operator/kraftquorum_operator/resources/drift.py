@@ -82,9 +82,8 @@ def _labels(body: Body) -> set[tuple[str, str]]:
 def statefulset_change(wanted: Body, live: Body) -> Body:
     """A merge patch with all that may change of a StatefulSet, except its replicas.
 
-    It is no apply, which removes only what it owns. Of the template this removes everything else:
-    additions of other clients, and defaults of parts that are gone, which would be refused beside
-    the new parts.
+    It is no apply, which removes only what it owns: of the template this also removes what other
+    clients added.
 
     Args:
         wanted: the body that the operator writes.

@@ -11,7 +11,7 @@
 They stand on:
 
 - `model`: the resource, its status, one observation; `resources`: the bodies of the objects;
-- `kafka`: advice about controllers of Apache Kafka, a command of its own;
+- `kafka`: advice about controllers of Apache Kafka, by a command and by the running operator;
 - `clients`: the Kubernetes API and the replicas; `names`, `rights`: names and rights in a cluster;
 - `memory`: what a process remembers between two reconciliations;
 - `looks`: observation to decision, of the watches or of the API server;

@@ -31,7 +31,7 @@ from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
-from kraftquorum_operator.judge.ignored import ignored_annotations
+from kraftquorum_operator.judge.ignored_annotations import ignored_annotations
 from kraftquorum_operator.looks import Look, LookMemory, Looks
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits

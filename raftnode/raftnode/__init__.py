@@ -17,5 +17,5 @@ store of `statemachine`.
 - `cli`, `commands`, `settings`: the program `raftnode` and the settings of a node;
 - `plain_start`: the start of a node without the command line's libraries;
 - `errors`, `hosts`, `log_limit`, `deadline_timer`, `credential_flags`, `flag_groups`,
-  `program_version`, `small_files`, `followed_files`: what several of them share.
+  `program_version`, `small_files`, `followed_files`, `core_dumps`: what several of them share.
 """

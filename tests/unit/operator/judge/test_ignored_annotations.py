@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator import names
-from kraftquorum_operator.judge.ignored import ignored_annotations
+from kraftquorum_operator.judge.ignored_annotations import ignored_annotations
 from kraftquorum_operator.model.certificates import AuthoritySecret, Certificates, KeyStore
 from kraftquorum_operator.model.spec import QuorumSpec
 
@@ -59,7 +59,9 @@ def test_the_report_says_what_to_do_instead() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.judge.ignored:ignored_annotations", '{"", done.get(name)}', '{""}'
+    "kraftquorum_operator.judge.ignored_annotations:ignored_annotations",
+    '{"", done.get(name)}',
+    '{""}',
 )
 def test_what_an_earlier_mode_has_done_is_not_reported() -> None:
     nodes = KeyStore("uid", "1", marks=((RENEW, "1"),))

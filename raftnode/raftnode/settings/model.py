@@ -413,7 +413,8 @@ class NodeSettings(BaseModel):
         default=512,
         ge=4,
         le=65_536,
-        description="Requests in flight of one address, of those in `api_requests_max`.",
+        description="Requests in flight of one subject of the access file, or of one address if "
+        "the node knows no subject, of those in `api_requests_max`.",
     )
     api_sessions_max: int = Field(
         default=2048,
@@ -425,18 +426,19 @@ class NodeSettings(BaseModel):
         default=512,
         ge=1,
         le=65_536,
-        description="Sessions of one address, of those in `api_sessions_max`. Below "
-        "`api_address_connections_max`, so that its sessions leave it room for other requests.",
+        description="Sessions of one subject of the access file, or of one address if the node "
+        "knows no subject, of those in `api_sessions_max`. Below `api_address_connections_max`, so "
+        "that the sessions of an address leave it room for other requests.",
     )
     api_bodies_max_bytes: int = Field(
         default=16 << 20,
         ge=1 << 20,
         le=4 << 30,
         description="Bytes of the requests in flight, in bodies and in operations of sessions; "
-        "the node refuses more with TOO_MANY_REQUESTS. An address may have as many as are "
-        "left, so that others always have room. A write waits for those before it, so the "
-        "limit bounds that wait, too. The node raises it to four times the largest body, "
-        "which is 1.5 times `max_batch_bytes` and 1 MiB.",
+        "the node refuses more with TOO_MANY_REQUESTS. A subject of the access file, or an address "
+        "if the node knows no subject, may have as many as are left, so that others always have "
+        "room. A write waits for those before it, so the limit bounds that wait, too. The node "
+        "raises it to four times the largest body, which is 1.5 times `max_batch_bytes` and 1 MiB.",
     )
     api_unread_max_bytes: int = Field(
         default=64 << 20,

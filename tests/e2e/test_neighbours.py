@@ -59,7 +59,8 @@ def test_neighbour_pod(case):
         if time.monotonic() > deadline:
             policies = quorum.kubectl("get", "networkpolicy", "-o", "name")
             assert "networkpolicy.networking.k8s.io/demo" in policies
-            pytest.skip("the network of this cluster enforces no policies")
+            case.ground.require_policies()
+            pytest.fail("the neighbour reaches the quorum's ports in spite of its policy")
         time.sleep(0.5)
 
     # The default: none of it, from no namespace; and the quorum itself is well.

@@ -33,6 +33,11 @@ from .packages import search_path
 
 HUB = "hub"
 _GONE_S = 10.0
+BRIDGE_FILTER = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+"""Makes policies hold between two pods of one node, too, whose packets only a bridge forwards.
+
+Only a kernel with `br_netfilter` has it.
+"""
 
 
 def claim_network() -> tuple[Subnet, RealNetwork]:
@@ -143,11 +148,9 @@ class Links:
                 ),
             ],
         )
-        # Policies hold between two pods of one node, too, whose packets only a bridge forwards.
-        filtered = "/proc/sys/net/bridge/bridge-nf-call-iptables"
         commands = (
             "echo 1 > /proc/sys/net/ipv4/ip_forward",
-            f"test ! -e {filtered} || echo 1 > {filtered}",
+            f"test ! -e {BRIDGE_FILTER} || echo 1 > {BRIDGE_FILTER}",
         )
         _run(["nsenter", f"--net={peer}", "sh", "-c", "; ".join(commands)])
 

@@ -26,6 +26,7 @@ from kraftquorum_devcluster.external import current_kubeconfig
 from kraftquorum_devcluster.images.build import REGISTRY, TARGETS
 from kraftquorum_devcluster.realcluster import RealCluster
 from kraftquorum_devcluster.realnode.addresses import RealNetwork
+from kraftquorum_devcluster.realnode.links import BRIDGE_FILTER
 from kraftquorum_devcluster.realnode.nodes import DISK_CLASS
 
 from .api import Api, Json, kubectl_env
@@ -203,6 +204,14 @@ class Ground:
         selector = {"matchLabels": {"kubernetes.io/metadata.name": TOOLS_NAMESPACE}}
         return [{"namespaceSelector": selector}]
 
+    def require_policies(self) -> None:
+        """Return if the network of this cluster has to enforce NetworkPolicies.
+
+        Raises:
+            NotHereError: Its plugin may ignore them.
+        """
+        raise NotHereError("the network of this cluster enforces no policies")
+
     # -- what breaks -------------------------------------------------------------------------
 
     def kill(self, namespace: str, pod: str) -> None:
@@ -309,6 +318,17 @@ class OwnGround(Ground):
         """This machine's clients as the peers of a network policy."""
         network = RealNetwork(self._cluster.info.subnet)
         return [{"ipBlock": {"cidr": f"{network.control}/32"}}]
+
+    def require_policies(self) -> None:
+        """Return if the network of this cluster has to enforce NetworkPolicies: ours does.
+
+        Raises:
+            NotHereError: The kernel cannot filter what a bridge forwards.
+        """
+        if not BRIDGE_FILTER.exists():
+            raise NotHereError(
+                "policies do not hold between two pods of one node: this kernel lacks br_netfilter"
+            )
 
     def kill(self, namespace: str, pod: str) -> None:
         """End the first process of a pod's first container without warning.

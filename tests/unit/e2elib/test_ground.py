@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from e2elib import ground
-from e2elib.ground import Choice, Tags, choose
+from e2elib.ground import Choice, Ground, NotHereError, OwnGround, Tags, choose
 from kraftquorum_devcluster import external
 from kraftquorum_devcluster.errors import NotRunningError
 
@@ -50,3 +51,16 @@ def test_kind_is_asked_for_workers_and_given_archives(monkeypatch, tmp_path):
     nodes = json.loads(Path(made[made.index("--config") + 1]).read_text())["nodes"]
     assert [node["role"] for node in nodes] == ["control-plane", *["worker"] * 3]
     assert asked[-1][:3] == ("load", "image-archive", str(tmp_path / "node-e2e.tar"))
+
+
+def test_only_a_network_that_cannot_enforce_policies_excuses_an_open_port(monkeypatch, tmp_path):
+    monkeypatch.setattr(ground, "ensure_binaries", lambda: tmp_path)
+    kubeconfig, kernel = tmp_path / "kubeconfig", tmp_path / "bridge-nf-call-iptables"
+    monkeypatch.setattr(ground, "BRIDGE_FILTER", kernel)
+    own = OwnGround(SimpleNamespace(kubeconfig=kubeconfig, nodes=()), Tags())
+    with pytest.raises(NotHereError, match="br_netfilter"):
+        own.require_policies()
+    kernel.write_text("1")
+    own.require_policies()
+    with pytest.raises(NotHereError, match="enforces no policies"):
+        Ground(kubeconfig, Tags(), "a cluster of others").require_policies()

@@ -49,9 +49,10 @@ class Authority:
         pem: its certificate.
     """
 
-    def __init__(self, name: str = "test CA") -> None:
+    def __init__(self, name: str = "test CA", *, valid_for: dt.timedelta = 24 * HOUR) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self._valid_for = valid_for
         self.pem = b""
         self.renew()
 
@@ -76,7 +77,7 @@ class Authority:
             .public_key(self._key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 24 * HOUR)
-            .not_valid_after(now + 24 * HOUR)
+            .not_valid_after(now + self._valid_for)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(

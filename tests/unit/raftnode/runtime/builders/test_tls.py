@@ -1,0 +1,96 @@
+"""TLS of a node: its metrics show the certificates that are in its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from prometheus_client import CollectorRegistry
+
+from proofkit.certificates import HOUR, SPIFFE, Authority, CertificateFiles
+from raftnode.runtime.builders.tls import build_tls
+from raftnode.runtime.process.tasks import Tasks
+from raftnode.settings import NodeSettings
+from raftnode.tls.files import TlsFiles
+
+URI = f"{SPIFFE}/Cluster/node/1"
+METRICS = "runtime.metrics.tls_metrics:TlsMetrics.show"
+
+
+def settings_of(directory: Path, peer: CertificateFiles, api: CertificateFiles) -> NodeSettings:
+    return NodeSettings(
+        node_id=1,
+        log_dir=directory / "data",
+        peer_tls="required",
+        peer_tls_certificate_file=peer.certificate,
+        peer_tls_key_file=peer.key,
+        peer_tls_ca_file=peer.ca,
+        api_tls="required",
+        api_tls_certificate_file=api.certificate,
+        api_tls_key_file=api.key,
+    )
+
+
+def shown(registry: CollectorRegistry, listener: str) -> list[float | None]:
+    names = ("certificate_expiry_timestamp", "certificate_lifetime", "ca_expiry_timestamp")
+    labels = {"listener": listener}
+    return [registry.get_sample_value(f"raftnode_tls_{name}_seconds", labels) for name in names]
+
+
+def in_files(files: CertificateFiles) -> list[float]:
+    """The same figures, from the files themselves."""
+    own = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    end, begin = own.not_valid_after_utc, own.not_valid_before_utc
+    trusted = x509.load_pem_x509_certificates(files.ca.read_bytes())
+    first_end = min(ca.not_valid_after_utc for ca in trusted)
+    return [end.timestamp(), (end - begin).total_seconds(), first_end.timestamp()]
+
+
+async def take(files: TlsFiles) -> None:
+    assert not await files.look()
+    assert await files.look()
+
+
+@pytest.mark.without(METRICS, "material.certificate.not_after", "material.certificate.not_before")
+@pytest.mark.without(METRICS, "set(material.lifetime_s)", "set(7200)")
+@pytest.mark.without(METRICS, "min(", "max(")
+@pytest.mark.without(
+    "tls.files:TlsFiles.look", "self._on_reload(Reload(self.rules.listener, None))", "pass"
+)
+async def test_the_metrics_show_the_certificates_in_the_files_also_after_a_renewal(tmp_path: Path):
+    longer, shorter = Authority(), Authority(valid_for=5 * HOUR)
+    peer = longer.issue(tmp_path / "peer", uris=[URI], also_trusted=[shorter], valid_for=2 * HOUR)
+    api = longer.issue(tmp_path / "api", hosts=["node-1"], valid_for=3 * HOUR)
+    registry, tasks = CollectorRegistry(), Tasks(lambda _: None)
+    tls = await build_tls(settings_of(tmp_path, peer, api), registry, tasks, lambda: None)
+    assert tls.peer is not None
+    assert tls.api is not None
+    assert shown(registry, "peer") == in_files(peer)
+    assert shown(registry, "api") == [*in_files(api)[:2], None]  # it trusts no CA
+
+    before = shown(registry, "peer"), shown(registry, "api")
+    longer.issue(tmp_path / "peer", uris=[URI], valid_for=4 * HOUR)
+    await take(tls.peer.files)
+    assert shown(registry, "peer") == in_files(peer)
+    assert all(now != old for now, old in zip(shown(registry, "peer"), before[0], strict=True))
+    assert shown(registry, "api") == before[1]
+    longer.issue(tmp_path / "api", hosts=["node-1"], valid_for=5 * HOUR)
+    await take(tls.api.files)
+    assert shown(registry, "api") == [*in_files(api)[:2], None]
+    assert shown(registry, "api") != before[1]
+
+
+async def test_a_refused_file_leaves_the_figures_of_the_certificate_in_force(tmp_path: Path):
+    authority = Authority()
+    peer = authority.issue(tmp_path / "peer", uris=[URI])
+    api = authority.issue(tmp_path / "api", hosts=["node-1"])
+    registry, tasks = CollectorRegistry(), Tasks(lambda _: None)
+    tls = await build_tls(settings_of(tmp_path, peer, api), registry, tasks, lambda: None)
+    assert tls.peer is not None
+    before = in_files(peer)
+    authority.issue(tmp_path / "peer", uris=[f"{SPIFFE}/Cluster/node/2"], valid_for=9 * HOUR)
+    assert not await tls.peer.files.look()
+    assert not await tls.peer.files.look()
+    assert tls.peer.files.problem is not None
+    assert shown(registry, "peer") == before != in_files(peer)

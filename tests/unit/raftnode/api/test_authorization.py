@@ -31,15 +31,16 @@ from raftnode.api.client_certificate import ClientCertificate
 from raftnode.api.errors import refusal
 from raftnode.api.guard import Guard
 from raftnode.api.http import ApiLimits
+from raftnode.api.listeners import Listener
 from raftnode.api.media import HEADER_CLUSTER_ID
-from raftnode.api.metrics import AccessMetrics
+from raftnode.api.metrics import AccessMetrics, LimitMetrics
 from raftnode.api.openapi import openapi
 from raftnode.api.server import ApiServer, all_routes, make_app
 from raftnode.api.service import NewRecord
 from raftnode.api.session_route import CLOSE_REFUSED
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
-from raftnode.limits.model import ClientLimits
+from raftnode.limits.model import ClientLimits, Limit
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import VERBS, Kind
@@ -144,6 +145,11 @@ class Api:
             "raftnode_access_refusals_total", {"listener": "api", "reason": reason}
         )
 
+    def limited(self, limit: Limit) -> float | None:
+        return self.registry.get_sample_value(
+            "raftnode_client_refusals_total", {"listener": "api", "limit": limit.value}
+        )
+
     def state(self) -> Any:
         return self.service.describe_node()
 
@@ -217,7 +223,7 @@ async def served(
         path.write_text(json.dumps(value))
         file = open_access_file(path)
     gate = Gate(service, file, accounts, observer=AccessMetrics(registry), audit=audit)
-    guard = Guard(ClientLimits(**limits))
+    guard = Guard(ClientLimits(**limits), LimitMetrics(registry).of(Listener.API))
     app = make_app(service, registry=registry, version="1", gate=gate, guard=guard)
     server = ApiServer(app, shutdown_grace_ms=0)
     try:
@@ -560,6 +566,42 @@ async def test_limits_count_by_subject_and_unknown_tokens_by_address(tmp_path: P
         assert (await poll)[0] == 200
         assert (status, other, stranger) == (429, 200, 401)
         assert "requests of subject one are in flight" in body["message"]
+
+
+async def sessions_end(api: Api) -> None:
+    """Wait until the node counts no session."""
+    for _ in range(500):
+        if not api.guard.sessions.total:
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("a session that has ended is still counted")
+
+
+@pytest.mark.without("api.guard:Guard.__init__", "limits.holder_sessions_max", "9")
+@pytest.mark.without(
+    "api.guard:Guard.take_session", "else Limit.HOLDER_SESSIONS", "else Limit.SESSIONS"
+)
+@pytest.mark.without("api.guard:Guard.take_session", "self.sessions.give_back(holder)", "None")
+@pytest.mark.without("api.guard:_holder_of", "holder_of(request, address)", "address")
+async def test_a_subject_has_as_many_sessions_as_its_limit_and_takes_none_of_another(
+    tmp_path: Path,
+):
+    subjects = [entry("one", READ), entry("two", READ)]
+    async with served(tmp_path, subjects, holder_sessions_max=2) as api:
+        async with api.session("one") as first, api.session("one"):
+            status, body, _ = await api.operate(
+                "openSession", "one", headers={"Sec-WebSocket-Protocol": SUBPROTOCOL}
+            )
+            assert (status, error_of(body)) == (503, "TOO_MANY_SESSIONS")
+            assert "2 sessions of subject one are open" in body["message"]
+            assert (api.limited(Limit.HOLDER_SESSIONS), api.limited(Limit.SESSIONS)) == (1, 0)
+            async with api.session("two") as other:
+                assert await other.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+            assert await first.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+        await sessions_end(api)
+        async with api.session("one") as again:
+            assert await again.ask(Kind.GET, BODIES[Kind.GET]) == "done"
+        assert api.limited(Limit.HOLDER_SESSIONS) == 1
 
 
 def test_the_document_says_what_each_operation_needs():

@@ -41,12 +41,12 @@ def advise(*words: str) -> tuple[AdviseExitCode, str]:
     return AdviseExitCode(done.exit_code), done.output
 
 
-def until(code: AdviseExitCode, text: str, *words: str) -> str:
-    """Repeat the command until it ends so and prints the text; returns what it printed."""
+def until(code: AdviseExitCode, text: str, *words: str, without: str = "\0") -> str:
+    """Repeat the command until it exits so and prints one text and not the other; returns all."""
     deadline, last = time.monotonic() + START_S, (AdviseExitCode.UNREACHABLE, "")
     while time.monotonic() < deadline:
         last = advise(*words)
-        if last[0] is code and text in last[1]:
+        if last[0] is code and text in last[1] and without not in last[1]:
             return last[1]
         time.sleep(0.5)
     raise AssertionError(f"not in time; last: {last}")
@@ -76,10 +76,11 @@ def test_three_controllers_one_killed_and_its_directory_formatted_again(
     where = ("--bootstrap", addresses(quorum))
     entries = [f"{number}@{host}:{PORT}" for number, host in enumerate(quorum.hosts)]
     exact = ",".join(f"{e}:{d}" for e, d in zip(entries, quorum.directory_ids, strict=True))
-    printed = until(AdviseExitCode.SAFE, "nothing to do", *where, "--id-map", exact)
+    # Controllers describe their cluster only once they have replayed the metadata version.
+    quiet = ("nothing to do", *where, "--id-map", exact)
+    printed = until(AdviseExitCode.SAFE, *quiet, without="note:")
     assert "safe: 1 of 3 voters may be lost or replaced now" in printed
     assert f"cluster {quorum.cluster_id}" in printed
-    assert "note:" not in printed
 
     code, printed = advise(*where, "--cluster-id", "other")
     assert code is AdviseExitCode.OTHER_CLUSTER

@@ -163,10 +163,11 @@ def vulnerable(grype: Grype, lists: Sequence[Path]) -> Result:
         report = grype.scan(path)
         if not report["distro"]["name"]:
             raise ScanError(f"Grype did not find the Debian release of {path}")
-        lines = list(dict.fromkeys(severe(report)))
+        found, ignored = list(severe(report)), excepted(report)
+        lines = list(dict.fromkeys(found))
         faults += [f"VULNERABLE {line} ({path.name})" for line in lines]
-        unused -= excepted(report)
-        ignored, other = excepted(report), len(report["matches"]) - len(list(severe(report)))
+        unused -= ignored
+        other = len(report["matches"]) - len(found)
         unfixed = len(report.get("ignoredMatches", ())) - len(ignored)
         notes.append(
             f"{path.name}: vulnerabilities: {len(lines)} severe with a fix, {other} other with a "

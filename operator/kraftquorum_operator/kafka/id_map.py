@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from kraftquorum_operator.errors import SettingsError
 from kraftquorum_operator.kafka.connection import Address
 from kraftquorum_operator.kafka.facts import MappedController
+from kraftquorum_operator.model.kafka_spec import ADDRESSES_MAX, NODE_ID_MAX
 from raftnode.core.types import parse_directory_id
-
-ADDRESSES_MAX: Final = 64
-NODE_ID_MAX: Final = 2**31 - 1
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\[\]:,@\s]+)):(\d{1,5})")
 

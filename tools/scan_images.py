@@ -163,11 +163,11 @@ def vulnerable(grype: Grype, lists: Sequence[Path]) -> Result:
         report = grype.scan(path)
         if not report["distro"]["name"]:
             raise ScanError(f"Grype did not find the Debian release of {path}")
-        found, ignored = list(severe(report)), excepted(report)
-        lines = list(dict.fromkeys(found))
+        severe_lines, ignored = list(severe(report)), excepted(report)
+        lines = list(dict.fromkeys(severe_lines))
         faults += [f"VULNERABLE {line} ({path.name})" for line in lines]
         unused -= ignored
-        other = len(report["matches"]) - len(found)
+        other = len(report["matches"]) - len(severe_lines)
         unfixed = len(report.get("ignoredMatches", ())) - len(ignored)
         notes.append(
             f"{path.name}: vulnerabilities: {len(lines)} severe with a fix, {other} other with a "

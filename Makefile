@@ -97,11 +97,11 @@ test: $(READY) ## Run all tests: units, protocol, scenarios, 100 seeds, operator
 
 venv: $(READY) ## Install the locked dependencies into .venv
 
-check: $(READY) ## Check what you changed, in under a minute: style, types of changed files, units of core and operator
+check: $(READY) ## Check what you changed, in under a minute: style, types of changed files, rules of the tree, units of core and operator
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
 	@changed=$$({ git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } 2>/dev/null | grep -E '^(operator|raftnode|observability|proofkit|devcluster|demo|bench|tests/lib)/.*\.py$$' || true); \
 	if test -n "$$changed"; then $(BIN)/basedpyright $$changed; fi
-	@$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -q tests/unit/raftnode/core tests/unit/operator
+	@$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -q tests/unit/test_*.py tests/unit/raftnode/core tests/unit/operator
 
 t: $(READY) ## Run the tests that you name: T=tests/unit/operator K=eviction
 	$(BIN)/pytest -q $(or $(T),$(error say which: make t T=tests/unit/operator K=eviction)) $(if $(K),-k "$(K)")
@@ -114,13 +114,14 @@ WORDED := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile .ci .githu
   operator proofkit devcluster demo bench tools tests/lib observability charts pipeline raftnode
 WORDED += docs/README.md docs/contributing/benchmarks.md docs/contributing/devcluster.md docs/contributing/e2e.md docs/tutorials docs/howto docs/operations docs/reference \
   docs/evidence docs/decisions $(filter-out %/glossary.md,$(wildcard docs/concepts/*.md))
-lint: $(READY) ## Check style, types, import contracts, spelling, wording and commit subjects
+lint: $(READY) ## Check style, types, import contracts, spelling, wording, names and commit subjects
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/codespell --dictionary docs/contributing/words.txt $(WORDED)
+	$(BIN)/pytest -q tests/unit/test_code_names.py
 	@$(BIN)/python tools/check_commits.py
 
 fix: $(READY) ## Fix style and formatting where the tools can

@@ -67,6 +67,7 @@ class LogIndex:
     epochs: list[tuple[Epoch, Offset]] = field(default_factory=list[tuple[Epoch, Offset]])
     history: list[VoterSetAt] = field(init=False)
     raft_versions: list[tuple[Offset, int]] = field(default_factory=list[tuple[Offset, int]])
+    """Each record of a version, and the version in force from it on, which never falls (P54)."""
     formation_completed_at: Offset = NO_OFFSET
     targets: list[VoterSetAt] = field(default_factory=list[VoterSetAt])
     """Reassignments asked for, one after the other; an empty set ends one (P33-P35)."""
@@ -169,10 +170,7 @@ class LogIndex:
 
         Never lowered, whatever the log says (P54).
         """
-        versions = self.raft_versions
-        if len(versions) < 2:
-            return versions[0][1] if versions else 0
-        return max(version for _, version in versions)
+        return self.raft_versions[-1][1] if self.raft_versions else 0
 
     @property
     def raft_version_record(self) -> Offset:
@@ -280,7 +278,8 @@ class LogIndex:
                 case RemoveVoter(key):
                     voters, record = voters.without(key), offset
                 case RaftVersion(version):
-                    self.raft_versions.append((offset, version))
+                    in_force = max(version, self.raft_version)
+                    self.raft_versions.append((offset, in_force))
                 case FormationCompleted():
                     if not self.formation_completed:
                         self.formation_completed_at = offset
@@ -335,7 +334,7 @@ class LogIndex:
             LogPosition(self.epoch_at(Offset(end - 1)), end),
             voters.voters,
             voters.record,
-            max(versions, default=0),
+            versions[-1] if versions else 0,
             NO_OFFSET < self.formation_completed_at < end,
             self.target_at(end),
             max(

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from raftnode.core.log_head import LogHead
@@ -149,6 +149,7 @@ def test_end_of_epoch_is_that_of_the_largest_epoch_not_above(script: list, epoch
 
 @pytest.mark.rule("P21", "P22")
 @given(steps, steps, st.floats(0, 1))
+@example([("data", 2, 0)], [("data", 1, 1)], 0.0)
 @pytest.mark.without(
     "core.log_index:LogIndex.diverges_at",
     "known.epoch == fetch.epoch and fetch.end_offset <= known.end_offset",
@@ -280,6 +281,7 @@ def test_head_says_what_the_records_below_it_say(script: list, part: float):
 
 @pytest.mark.rule("P22", "P32")
 @given(steps, parts, parts)
+@example([("control", RaftVersion(version), 0) for version in (2, 1)], 1.0, 1.0)
 def test_trimmed_log_answers_like_the_whole_one(script: list, part: float, cut: float):
     index, oracle, end = with_snapshot(script, part)
     if not end:
@@ -425,6 +427,14 @@ def test_who_ends_at_the_start_needs_a_snapshot_unless_its_last_record_is_ours()
     # Behind the start: whoever's last epoch is older than what is known here.
     older = [(1, 3), (2, 3)]
     assert needs == sorted([*((e, 1) for e in range(1, 6)), (1, 2), (2, 2), (4, 2), (5, 2), *older])
+
+
+@pytest.mark.rule("P54")
+def test_a_version_outlives_the_trim_of_its_record_under_a_lower_one():
+    index = of_records(RaftVersion(2), RaftVersion(1))
+    index.snapshot = index.head_at(Offset(2)).position
+    index.trim(Offset(2))
+    assert index.raft_version == 2
 
 
 @pytest.mark.rule("P54")

@@ -217,9 +217,10 @@ fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n fo
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
 	@$(BIN)/python -m proofkit.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
 
-nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points of other histories each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
+nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points of other histories and other generated examples each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
 	@$(MAKE) --no-print-directory mutants SEMANTIC=1
+	$(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal -m "hypothesis and $(UNIT)" --hypothesis-profile=search -q
 	@$(BIN)/devcluster build
 	@$(BIN)/devcluster build --cert-manager >/dev/null
 	$(BIN)/pytest -n $(CLUSTERS) --dist loadfile -m "nightly and not (e2e or spark)" -q

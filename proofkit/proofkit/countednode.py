@@ -64,8 +64,8 @@ class Counts:
 
 def _install(path: Path) -> None:
     from raftnode.core.raft import RaftCore  # noqa: PLC0415 - not for the tests that only read
-    from raftnode.runtime.process.bell import Bell  # noqa: PLC0415
     from raftnode.runtime.process.poll_time import TimedSelector  # noqa: PLC0415
+    from raftnode.runtime.process.thread_signal import ThreadSignal  # noqa: PLC0415
     from raftnode.storage.files import OsCalls  # noqa: PLC0415
     from raftnode.transport.outbox import Outbox  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ def _install(path: Path) -> None:
         (OsCalls, "pread", 3),
         (OsCalls, "pwrite", 4),
         (ThreadPoolExecutor, "submit", 5),
-        (Bell, "ring", 5),
+        (ThreadSignal, "notify", 5),
     ):
         count(owner, name, cell)
 

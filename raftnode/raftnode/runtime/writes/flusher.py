@@ -11,7 +11,7 @@ from collections.abc import Callable
 from raftnode.core.events import LogFlushed
 from raftnode.core.log_index import LogIndex
 from raftnode.core.types import Offset
-from raftnode.runtime.process.bell import Bell
+from raftnode.runtime.process.thread_signal import ThreadSignal
 from raftnode.storage.log.log import Log
 
 THREAD_NAME = "fsync"
@@ -20,7 +20,7 @@ THREAD_NAME = "fsync"
 class Flusher:
     """Keeps the log's durable end behind its end by no more than one fsync.
 
-    The loop and the thread wake each other by a `Bell`, once for each fsync.
+    The loop and the thread wake each other by a `ThreadSignal`, once for each fsync.
 
     Args:
         log: the storage's.
@@ -50,12 +50,12 @@ class Flusher:
         self._covers = LogFlushed(index.durable_end, index.truncations)
         """What the fsync under way is for."""
         self._outcome: Offset | BaseException = index.durable_end
-        """Of the last fsync; the thread writes it before it rings."""
+        """Of the last fsync; the thread writes it before it signals."""
         self._stopped = False
         self._ended = False
         self._flushed = self._covers
-        self._wanted, self._done = Bell(), Bell()
-        self._done.tell(self._loop, self._hear)
+        self._wanted, self._done = ThreadSignal(), ThreadSignal()
+        self._done.add_callback(self._loop, self._hear)
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
@@ -80,10 +80,10 @@ class Flusher:
             return
         self._began_s = time.monotonic()
         self._covers = LogFlushed(end, truncations)
-        self._wanted.ring()
+        self._wanted.notify()
 
     def _run(self) -> None:
-        """Flush at each ring; on the thread, which does not end unseen."""
+        """Flush at each signal; on the thread, which does not end unseen."""
         try:
             while True:
                 self._wanted.wait()
@@ -93,7 +93,7 @@ class Flusher:
                     self._outcome = self._log.flush()
                 except BaseException as error:  # noqa: BLE001 - the loop reports it
                     self._outcome = error
-                self._done.ring()
+                self._done.notify()
         except BaseException as error:  # noqa: BLE001 - the loop reports it
             with contextlib.suppress(RuntimeError):  # a closed loop runs no node
                 self._loop.call_soon_threadsafe(self._fail, error)
@@ -133,13 +133,13 @@ class Flusher:
         if self._ended:
             return
         self._ended = True
-        self._wanted.ring()
+        self._wanted.notify()
         self._thread.join()
         with contextlib.suppress(RuntimeError):  # a closed loop watches nothing
-            self._loop.call_soon_threadsafe(self._put_bells_away)
+            self._loop.call_soon_threadsafe(self._close_signals)
 
-    def _put_bells_away(self) -> None:
+    def _close_signals(self) -> None:
         self._began_s = None
-        self._done.tell_no_more(self._loop)
+        self._done.remove_callback(self._loop)
         self._done.close()
         self._wanted.close()

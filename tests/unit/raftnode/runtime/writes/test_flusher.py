@@ -173,19 +173,19 @@ def check_reported(around: Around) -> None:
     assert not around.flusher.in_flight
 
 
-@pytest.mark.parametrize(("bell", "operation"), [("_done", "ring"), ("_wanted", "wait")])
+@pytest.mark.parametrize(("signal", "operation"), [("_done", "notify"), ("_wanted", "wait")])
 @pytest.mark.without(
     "runtime.writes.flusher:Flusher._run",
     "self._loop.call_soon_threadsafe(self._fail, error)",
     "pass",
 )
 async def test_an_error_of_the_thread_outside_a_flush_is_reported(
-    storage, monkeypatch, bell, operation
+    storage, monkeypatch, signal, operation
 ):
     """A thread that ended unseen would leave a leader that never commits again."""
     around = Around(storage)
     around.append(around.storage.batch(b"1"))
-    monkeypatch.setattr(getattr(around.flusher, bell), operation, broken)
+    monkeypatch.setattr(getattr(around.flusher, signal), operation, broken)
     around.flusher.flush_if_needed()
     await asyncio.to_thread(around.flusher._thread.join)
     await asyncio.sleep(0)

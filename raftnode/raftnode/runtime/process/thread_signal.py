@@ -1,6 +1,6 @@
-"""A bell between two threads: a counter of the kernel, on which a thread or a selector can wait.
+"""A signal between two threads: a counter of the kernel, on which a thread or a selector can wait.
 
-It replaces a lock and a queue where there is nothing to hand over: a ring costs one system call
+It replaces a lock and a queue where there is nothing to pass on: a signal costs one system call
 and takes no lock that the other thread may hold.
 """
 
@@ -23,8 +23,8 @@ class Loop(Protocol):
         ...
 
 
-class Bell:
-    """Rung by any thread, heard by one; rings that were not heard yet count as one.
+class ThreadSignal:
+    """Any thread sends it and one thread receives it; signals not received yet count as one.
 
     The owner closes it once no thread uses it any more.
     """
@@ -32,25 +32,25 @@ class Bell:
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_CLOEXEC)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake the other thread; never waits."""
         os.eventfd_write(self._fd, 1)
 
     def wait(self) -> None:
-        """Wait for a ring; returns at once if there was one since the last wait."""
+        """Wait for a signal; returns at once if there was one since the last wait."""
         os.eventfd_read(self._fd)
 
-    def tell(self, loop: Loop, callback: Callable[[], None]) -> None:
-        """Call back on the loop after each ring, in place of `wait`."""
+    def add_callback(self, loop: Loop, callback: Callable[[], None]) -> None:
+        """Call back on the loop after each signal, in place of `wait`."""
 
-        def heard() -> None:
+        def receive() -> None:
             os.eventfd_read(self._fd)
             callback()
 
-        loop.add_reader(self._fd, heard)
+        loop.add_reader(self._fd, receive)
 
-    def tell_no_more(self, loop: Loop) -> None:
-        """Call back no more."""
+    def remove_callback(self, loop: Loop) -> None:
+        """Stop the callbacks."""
         loop.remove_reader(self._fd)
 
     def close(self) -> None:

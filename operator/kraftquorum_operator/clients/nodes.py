@@ -28,7 +28,7 @@ from raftnode.api.model import (
 )
 from raftnode.client import (
     ClientError,
-    ClientTuning,
+    ClientSettings,
     Credentials,
     CredentialsError,
     OutcomeUnknownError,
@@ -264,7 +264,7 @@ class HttpNodes:
                 [Endpoint.parse(address)],
                 timeout_ms=client_timeout_ms,
                 credentials=files.credentials if files is not None else Credentials(),
-                tuning=ClientTuning(
+                settings=ClientSettings(
                     attempt_timeout_ms=client_timeout_ms,
                     connect_timeout_ms=client_timeout_ms,
                     keepalive=True,

@@ -47,7 +47,7 @@ from kraftquorum_pipeline.source.rows import (
 from raftnode.api.model import NodeInfo, QuorumInfo
 from raftnode.client import (
     ClientError,
-    ClientTuning,
+    ClientSettings,
     CredentialsError,
     LogPage,
     LogRecord,
@@ -87,7 +87,7 @@ async def client_of(
         endpoints,
         timeout_ms=options.timeout_ms,
         hosts_file=options.hosts_file,
-        tuning=ClientTuning(
+        settings=ClientSettings(
             attempt_timeout_ms=options.attempt_timeout_ms,
             connect_timeout_ms=options.connect_timeout_ms,
             retry_backoff_ms=options.retry_backoff_ms,

@@ -11,9 +11,10 @@ so nothing is written twice and nothing is counted twice.
 - `exchange`: one HTTP request, and certainty about whether it was sent; `bodies`: what is in it;
 - `credentials`, `credential_files`: TLS, client certificate and token; `tls_failures`: why not;
 - `leadership_transfer`: a leadership transfer before a node stops;
-- `errors`, `tuning`, `hosts`, `servers`: outcomes, time limits, and where a node listens.
+- `errors`, `client_settings`, `hosts`, `servers`: outcomes, time limits, and where a node listens.
 """
 
+from raftnode.client.client_settings import ClientSettings
 from raftnode.client.credentials import Credentials
 from raftnode.client.errors import (
     ClientError,
@@ -25,12 +26,11 @@ from raftnode.client.errors import (
     UnexpectedAnswerError,
 )
 from raftnode.client.quorum_client import QuorumClient
-from raftnode.client.tuning import ClientTuning
 from raftnode.client.values import Listing, ListingEntry, LogPage, LogRecord, Value
 
 __all__ = [
     "ClientError",
-    "ClientTuning",
+    "ClientSettings",
     "Credentials",
     "CredentialsError",
     "Listing",

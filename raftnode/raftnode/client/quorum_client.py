@@ -49,12 +49,12 @@ from raftnode.client.bodies import (
     key_path,
     post,
 )
+from raftnode.client.client_settings import ClientSettings
 from raftnode.client.credential_files import CredentialFiles
 from raftnode.client.credentials import NO_CREDENTIALS, Credentials
 from raftnode.client.errors import RefusedError
 from raftnode.client.exchange import Answer, Call, OperationCall, answer_within_ms
 from raftnode.client.requests_to_nodes import Asker, Patience
-from raftnode.client.tuning import ClientTuning
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
 from raftnode.session.operations import Kind, append_body, get_body, put_body, read_body
@@ -73,7 +73,7 @@ class QuorumClient:
         resolver: asked instead of DNS; with `hosts_file`, after it.
         sessions: whether writes and reads go through sessions, many in a message; False: each is
             an HTTP request. A node without sessions is asked over HTTP in any case.
-        tuning: timeouts of single attempts, pauses between them and their jitter, the probing of
+        settings: timeouts of single attempts, pauses between them and their jitter, the probing of
             connections.
         credentials: TLS, client certificate and token; the client reads the files again when they
             change.
@@ -91,11 +91,11 @@ class QuorumClient:
         hosts_file: Path | None = None,
         resolver: AbstractResolver | None = None,
         sessions: bool = True,
-        tuning: ClientTuning | None = None,
+        settings: ClientSettings | None = None,
         credentials: Credentials = NO_CREDENTIALS,
         cluster_id: str | None = None,
     ) -> None:
-        tuning = tuning or ClientTuning()
+        settings = settings or ClientSettings()
         if cluster_id is not None and not CLUSTER_ID.fullmatch(cluster_id):
             raise ValueError(
                 f"cluster_id is {cluster_id!r}; expected 1 to 64 letters, digits, '_', '.' or '-', "
@@ -103,18 +103,18 @@ class QuorumClient:
             )
         patience = Patience(
             total_ms=timeout_ms,
-            attempt_ms=tuning.attempt_timeout_ms,
-            connect_ms=tuning.connect_timeout_ms,
-            backoff_ms=tuning.retry_backoff_ms,
-            backoff_max_ms=tuning.retry_backoff_max_ms,
+            attempt_ms=settings.attempt_timeout_ms,
+            connect_ms=settings.connect_timeout_ms,
+            backoff_ms=settings.retry_backoff_ms,
+            backoff_max_ms=settings.retry_backoff_max_ms,
         )
         self._asker = Asker(
             endpoints,
             patience,
             hosts_file=hosts_file,
             resolver=resolver,
-            rng=tuning.rng or random.Random(),  # noqa: S311 - jitter, not a secret
-            keepalive=tuning.keepalive,
+            rng=settings.rng or random.Random(),  # noqa: S311 - jitter, not a secret
+            keepalive=settings.keepalive,
             sessions=sessions,
             files=CredentialFiles.of(credentials, cluster_id),
         )

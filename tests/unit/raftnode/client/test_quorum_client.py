@@ -21,7 +21,7 @@ from raftnode.api.errors import refusal
 from raftnode.api.model import FormRequest, JoinRequest, Replica, VoterSpec
 from raftnode.api.server import ApiServer, make_app
 from raftnode.client import (
-    ClientTuning,
+    ClientSettings,
     NotDoneError,
     OutcomeUnknownError,
     QuorumClient,
@@ -92,7 +92,7 @@ def quick(
     return QuorumClient(
         endpoints,
         timeout_ms=timeout_ms,
-        tuning=ClientTuning(
+        settings=ClientSettings(
             attempt_timeout_ms=attempt_timeout_ms,
             retry_backoff_ms=1,
             retry_backoff_max_ms=5,
@@ -248,7 +248,7 @@ async def test_nodes_that_point_at_each_other_end_in_unavailable_not_in_a_tight_
         async with QuorumClient(
             [first],
             timeout_ms=1000,
-            tuning=ClientTuning(retry_backoff_ms=50, rng=random.Random(1)),
+            settings=ClientSettings(retry_backoff_ms=50, rng=random.Random(1)),
         ) as client:
             # A read: the outcome of a write that is cut off by the deadline would be unknown.
             with pytest.raises(UnavailableError) as caught:

@@ -18,7 +18,7 @@ from proofkit.guardednode import guarded_node
 from raftnode.api.model import ApiError
 from raftnode.client import (
     ClientError,
-    ClientTuning,
+    ClientSettings,
     Credentials,
     CredentialsError,
     OutcomeUnknownError,
@@ -62,7 +62,7 @@ def client_of(
         endpoints,
         timeout_ms=60_000,
         sessions=with_sessions,
-        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1)),
+        settings=ClientSettings(retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1)),
         credentials=credentials or Credentials(token_file=token, plaintext_token=True),
         cluster_id=cluster_id,
     )

@@ -18,7 +18,7 @@ from raftnode.api.errors import refusal
 from raftnode.api.http import error_model
 from raftnode.api.server import ApiServer, make_app
 from raftnode.client import (
-    ClientTuning,
+    ClientSettings,
     OutcomeUnknownError,
     QuorumClient,
     RefusedError,
@@ -108,7 +108,7 @@ def client_of(*endpoints: Endpoint, timeout_ms: int = 60_000) -> QuorumClient:
     return QuorumClient(
         endpoints,
         timeout_ms=timeout_ms,
-        tuning=ClientTuning(retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1)),
+        settings=ClientSettings(retry_backoff_ms=1, retry_backoff_max_ms=5, rng=random.Random(1)),
     )
 
 
@@ -448,14 +448,14 @@ async def test_a_node_that_does_not_answer_the_handshake_is_passed_over():
     async with real(service) as other:
         async with QuorumClient(
             [Endpoint(host, port), other],
-            tuning=ClientTuning(connect_timeout_ms=200, rng=random.Random(1)),
+            settings=ClientSettings(connect_timeout_ms=200, rng=random.Random(1)),
         ) as client:
             client._asker.leader = Endpoint(host, port)
             assert (await client.put("a", b"1")).epoch == 1
         with pytest.raises(UnavailableError, match="no answer within"):
             async with QuorumClient(
                 [Endpoint(host, port)],
-                tuning=ClientTuning(connect_timeout_ms=100),
+                settings=ClientSettings(connect_timeout_ms=100),
                 timeout_ms=400,
             ) as client:
                 await client.put("a", b"1")
@@ -475,8 +475,8 @@ async def test_a_caller_waits_for_anothers_handshake_no_longer_than_its_own_time
 
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     at = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1])
-    tuning = ClientTuning(connect_timeout_ms=20_000)
-    async with server, QuorumClient([at], timeout_ms=20_000, tuning=tuning) as client:
+    settings = ClientSettings(connect_timeout_ms=20_000)
+    async with server, QuorumClient([at], timeout_ms=20_000, settings=settings) as client:
         patient = asyncio.get_running_loop().create_task(client.put("a", b"1"))
         await connected.wait()
         began_s = time.monotonic()

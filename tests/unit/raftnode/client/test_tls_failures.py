@@ -16,7 +16,7 @@ import pytest
 from proofkit.certificates import HOUR, Authority
 from proofkit.guardednode import guarded_node
 from raftnode.client import (
-    ClientTuning,
+    ClientSettings,
     Credentials,
     OutcomeUnknownError,
     QuorumClient,
@@ -31,7 +31,7 @@ def client_of(at: Endpoint, credentials: Credentials) -> QuorumClient:
     return QuorumClient(
         [at],
         timeout_ms=30_000,
-        tuning=ClientTuning(connect_timeout_ms=20_000),
+        settings=ClientSettings(connect_timeout_ms=20_000),
         credentials=credentials,
     )
 

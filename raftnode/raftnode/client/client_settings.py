@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class ClientTuning:
+class ClientSettings:
     """How a client asks the nodes within the time of a call.
 
     Attributes:

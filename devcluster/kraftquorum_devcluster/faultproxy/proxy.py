@@ -31,7 +31,7 @@ from .rules import (
     SilenceWatch,
     StaleAnswer,
 )
-from .watching import WatchFilter
+from .watch_filter import WatchFilter
 
 _HOP_HEADERS = frozenset(
     name.lower()

@@ -10,7 +10,7 @@ from kraftquorum_devcluster.faultproxy.rules import (
     Rule,
     SilenceWatch,
 )
-from kraftquorum_devcluster.faultproxy.watching import WatchFilter
+from kraftquorum_devcluster.faultproxy.watch_filter import WatchFilter
 
 PODS = "/api/v1/namespaces/ns/pods"
 

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from kraftquorum_devcluster.errors import DevClusterError
 
-from .director import Director, catch_signals
+from .demo_run import DemoRun, catch_signals
+from .environment import Environment, Places, locked
 from .errors import DemoError, SetupError
 from .plan import FULL, SHORT
-from .stage import Places, Stage, locked
 
 _PLAIN_WIDTH = 120
 _STOPPED = 130
@@ -39,14 +39,14 @@ def main() -> int:
     )
     try:
         with locked(places.out):
-            director = Director(
-                Stage(places),
+            demo_run = DemoRun(
+                Environment(places),
                 SHORT if arguments.short else FULL,
                 console,
                 hold=arguments.hold,
                 spark=not arguments.no_spark,
             )
-            return director.direct()
+            return demo_run.execute()
     except KeyboardInterrupt:
         console.print("stopped", markup=False)
         return _STOPPED

@@ -17,11 +17,11 @@ from aiohttp.abc import AbstractResolver
 from raftnode.client import Credentials, QuorumClient
 from raftnode.core.types import Endpoint
 
+from .environment import NoDns
 from .plan import Plan
 from .readback import read_back
 from .record import Outcome, Record, Stall
 from .report import Control, control_records
-from .stage import NoDns
 from .verify import Verdict, compare
 from .writers import Writers
 

@@ -36,7 +36,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Reign:
+class Leadership:
     """One leader in one epoch."""
 
     seat: Seat
@@ -91,7 +91,7 @@ class History:
     voters: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
     """In order of first appearance."""
     observers: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
-    reigns: list[Reign] = field(default_factory=list[Reign])
+    leaderships: list[Leadership] = field(default_factory=list[Leadership])
     acts: list[Act] = field(default_factory=list[Act])
     faults: list[Fault] = field(default_factory=list[Fault])
 
@@ -116,28 +116,28 @@ class History:
         return [seat for seat, spans in self.voters.items() if spans[-1].until_s is None]
 
     def _without_leader(self, since_s: float) -> list[str]:
-        if not self.reigns or self.reigns[-1].span.until_s is not None:
+        if not self.leaderships or self.leaderships[-1].span.until_s is not None:
             return []
-        self.reigns[-1].span.until_s = since_s
-        return [f"no leader answers; the last was {self.reigns[-1].seat}"]
+        self.leaderships[-1].span.until_s = since_s
+        return [f"no leader answers; the last was {self.leaderships[-1].seat}"]
 
     def _led_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
         seat = Seat.of(quorum.leader)
-        last = self.reigns[-1] if self.reigns else None
+        last = self.leaderships[-1] if self.leaderships else None
         if last is not None and (last.seat, last.epoch) == (seat, quorum.epoch):
             resumed = last.span.until_s is not None
             last.span.until_s = None
             return [f"{seat} leads again"] if resumed else []
         if last is not None and last.span.until_s is None:
             last.span.until_s = now_s
-        self.reigns.append(Reign(seat, quorum.epoch, Span(now_s)))
+        self.leaderships.append(Leadership(seat, quorum.epoch, Span(now_s)))
         return [f"{seat} leads in epoch {quorum.epoch}"]
 
     def close(self, now_s: float) -> None:
         """End what is still open."""
         seated = [*self.voters.values(), *self.observers.values()]
         spans = [span for spans_of_seat in seated for span in spans_of_seat]
-        spans += [reign.span for reign in self.reigns]
+        spans += [leadership.span for leadership in self.leaderships]
         spans += [act.span for act in self.acts]
         for span in spans:
             if span.until_s is None:

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from kraftquorum_devcluster.processes import OWNER_VARIABLE, kill_owned
 
-from . import keeping
+from . import kept_files
 
 LIMIT_S = 900.0
 _JAVA_LEAST = 17
@@ -128,7 +128,7 @@ def run_pipeline(
         problem = f"it did not end within {LIMIT_S:.0f} s"
     seconds = time.monotonic() - began_s
     if problem:
-        said = f"{problem}\n{keeping.tail(log, _TAIL_LINES)}"
+        said = f"{problem}\n{kept_files.tail(log, _TAIL_LINES)}"
         return Outcome({"error": problem, "seconds": round(seconds, 3)}, ok=False, said=said)
     shutil.copy(target / "report.html", out / "report.html")
     summary = json.loads((target / "summary.json").read_text(encoding="utf-8"))

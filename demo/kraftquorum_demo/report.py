@@ -13,7 +13,7 @@ from typing import Any, cast
 from raftnode.client import LogRecord
 
 from .history import Hang, History
-from .offline import Agreement
+from .log_comparison import Agreement
 from .record import Stall
 from .verify import Verdict
 

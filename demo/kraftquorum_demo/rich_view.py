@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from .scene import Figures, Scene, rows
+from .demo_state import DemoState, Figures, rows
 
 _ROWS = 6
 """The table keeps its height, so that the picture does not jump."""
@@ -19,9 +19,9 @@ _ROLE_STYLES = {"leader": "bold green", "voter": "cyan", "observer": "yellow"}
 class RichView:
     """See `view.View`."""
 
-    def __init__(self, console: Console, scene: Scene, clock: Callable[[], float]) -> None:
+    def __init__(self, console: Console, state: DemoState, clock: Callable[[], float]) -> None:
         self._console = console
-        self._scene = scene
+        self._state = state
         self._clock = clock
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._step = ""
@@ -36,7 +36,7 @@ class RichView:
 
     def step(self, number: int, title: str, why: str) -> None:
         """See `View`."""
-        self._step = f"{number}/{self._scene.steps_total} {title}"
+        self._step = f"{number}/{self._state.steps_total} {title}"
         self._console.print()
         self._console.print(Text(self._step, style="bold"))
         self._console.print(Text(f"    {why}", style="dim"))
@@ -56,13 +56,13 @@ class RichView:
         self._live.update(self._picture(), refresh=True)
 
     def _picture(self) -> RenderableType:
-        scene = self._scene
+        state = self._state
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="ellipsis", no_wrap=True)
         for name, text in (
             ("leader", self._leader()),
-            ("operator", Text(scene.resource.doing)),
+            ("operator", Text(state.resource.doing)),
             ("writes", self._writes()),
         ):
             grid.add_row(name, text)
@@ -70,7 +70,7 @@ class RichView:
         return Panel(Group(grid, self._replicas()), title=title, title_align="left")
 
     def _leader(self) -> Text:
-        quorum = self._scene.quorum
+        quorum = self._state.quorum
         if quorum is None:
             return Text("no leader", style="bold red")
         text = Text(f"{quorum.leader.node_id} ", style="bold green")
@@ -78,7 +78,7 @@ class RichView:
         return text.append(f"  epoch {quorum.epoch}  committed to {quorum.high_watermark}", "dim")
 
     def _writes(self) -> Text:
-        now = Figures.of(self._scene.record, self._clock())
+        now = Figures.of(self._state.record, self._clock())
         text = Text(f"{now.acknowledged} acknowledged", style="bold")
         text.append(f"  {now.unknown} unknown", style="yellow" if now.unknown else "dim")
         text.append(f"  {now.refused} refused", style="yellow" if now.refused else "dim")
@@ -93,7 +93,7 @@ class RichView:
             table.add_column(column, no_wrap=True)
         table.add_column("lag", justify="right")
         table.add_column("", style="dim", no_wrap=True)
-        replicas = rows(self._scene.quorum)
+        replicas = rows(self._state.quorum)
         for row in replicas:
             style = _ROLE_STYLES[row.role]
             cells = (str(row.seat.node_id), row.seat.directory_id, row.role)

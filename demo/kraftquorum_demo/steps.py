@@ -9,22 +9,22 @@ from kraftquorum_devcluster.errors import ApiError
 from raftnode.api.model import QuorumInfo
 from raftnode.client import ClientError
 
-from .beside import together
+from .access_check import Findings, check_access
+from .conclusion import Proof
 from .credentials import REPORTS
 from .data import tzdata_version, zone_files
+from .demo_state import DemoState
+from .environment import Environment
 from .errors import DeadlineError, DemoError, StepFailedError
 from .faults import is_alive, kill, wipe
-from .finale import Proof
 from .history import Act, Fault, Hang, Seat, Span
 from .plan import Plan
 from .readback import read_back
 from .record import Outcome
-from .scene import Scene
-from .stage import Stage
-from .strangers import Findings, visit
+from .task_groups import run_together
 from .verify import compare
 from .view import View
-from .watching import Watcher
+from .watcher import Watcher
 from .writers import Writers
 
 _LOOK_S = 0.001
@@ -53,9 +53,9 @@ class Play:
         proof: What the last step found.
     """
 
-    stage: Stage
+    environment: Environment
     plan: Plan
-    scene: Scene
+    state: DemoState
     view: View
     watcher: Watcher
     writers: Writers
@@ -68,7 +68,7 @@ class Play:
 
     def script(self) -> tuple[Step, ...]:
         """The steps, in order."""
-        voters = self.stage.wanted
+        voters = self.environment.wanted
         return (
             Step(
                 "Apply the quorum",
@@ -126,10 +126,10 @@ class Play:
             StepFailedError: A step failed.
         """
         steps = self.script()
-        self.scene.steps_total = len(steps)
+        self.state.steps_total = len(steps)
         for number, step in enumerate(steps, start=1):
             act = Act(step.title, Span(self.clock()))
-            self.scene.history.acts.append(act)
+            self.state.history.acts.append(act)
             self.view.step(number, step.title, step.why)
             try:
                 await step.run()
@@ -144,14 +144,14 @@ class Play:
 
     async def _apply(self) -> None:
         began_s = self.clock()
-        manifest = self.stage.places.shown(self.stage.places.manifest)
-        files = self.stage.client_files
-        await self._kubectl("apply", "-f", "-", stdin=files.token_secrets(self.stage.name))
+        manifest = self.environment.places.shown(self.environment.places.manifest)
+        files = self.environment.client_files
+        await self._kubectl("apply", "-f", "-", stdin=files.token_secrets(self.environment.name))
         await self._kubectl("apply", "-f", str(manifest))
         files.trust(await self._authorities())
         await self.watcher.led(within_s=self.plan.formation_s, what="a first leader")
         self.seconds["first_leader"] = self.clock() - began_s
-        await self._settle(self.stage.wanted, self.plan.formation_s)
+        await self._settle(self.environment.wanted, self.plan.formation_s)
         self.seconds["formation"] = self.clock() - began_s
 
     async def _authorities(self) -> dict[str, Any]:
@@ -160,19 +160,21 @@ class Play:
             async with asyncio.timeout(self.plan.formation_s):
                 while True:
                     try:
-                        return await self.watcher.api.get(self.stage.trusted_path)
+                        return await self.watcher.api.get(self.environment.trusted_path)
                     except ApiError:
                         await asyncio.sleep(_LOOK_S * 100)
         except TimeoutError:
-            what = f"the CAs of clients at {self.stage.trusted_path}"
+            what = f"the CAs of clients at {self.environment.trusted_path}"
             raise DeadlineError(what, self.plan.formation_s, self.watcher.describe()) from None
 
-    async def _meet_strangers(self) -> None:
+    async def _check_access(self) -> None:
         """Ask the nodes without TLS, without a token and beyond a role; say what they answered."""
-        nodes = self.scene.voters()
-        doors = [await asyncio.to_thread(self.stage.door, node_id) for node_id in nodes]
-        reader = self.stage.client_files.credentials(REPORTS)
-        await visit(doors, reader, self.strangers)
+        nodes = self.state.voters()
+        listeners = [
+            await asyncio.to_thread(self.environment.listeners, node_id) for node_id in nodes
+        ]
+        reader = self.environment.client_files.credentials(REPORTS)
+        await check_access(listeners, reader, self.strangers)
         self.view.say(self.strangers.line())
 
     async def _load(self) -> None:
@@ -191,20 +193,21 @@ class Play:
             f"{len(files)} zones, {size} bytes, written in {self.seconds['load']:.1f} s; "
             f"{self.plan.writers} writers go on"
         )
-        await self._meet_strangers()
+        await self._check_access()
         await self._linger()
 
     async def _scale_up(self) -> None:
-        await self._scale(self.stage.wanted + 2, "scale_up")
+        await self._scale(self.environment.wanted + 2, "scale_up")
         await self._linger()
 
     async def _scale_down(self) -> None:
         """Scale down and kill the leader once a removal is in its log (S7)."""
-        before = self.stage.wanted + 2
+        before = self.environment.wanted + 2
         async with asyncio.timeout(self.plan.scale_s + self.plan.fault_s):
-            pids = {n: await asyncio.to_thread(self.stage.pid, n) for n in range(before)}
-            await together(
-                self._kill_amid_removal(before, pids), self._scale(self.stage.wanted, "scale_down")
+            pids = {n: await asyncio.to_thread(self.environment.pid, n) for n in range(before)}
+            await run_together(
+                self._kill_amid_removal(before, pids),
+                self._scale(self.environment.wanted, "scale_down"),
             )
         await self._linger()
 
@@ -247,23 +250,23 @@ class Play:
         leader = Seat.of(quorum.leader)
         followers = [Seat.of(voter) for voter in quorum.voters if Seat.of(voter) != leader]
         seat = leader if whose == "leader" else followers[-1]
-        pid = await asyncio.to_thread(self.stage.pid, seat.node_id)
+        pid = await asyncio.to_thread(self.environment.pid, seat.node_id)
         began_s = self.clock()
-        deleted = wipe(self.stage.volume(seat.node_id))
+        deleted = wipe(self.environment.volume(seat.node_id))
         wiped = f"disk of the {whose} {seat} wiped, {deleted} entries deleted"
         self._note(wiped, violent=True, lost=seat)
         if pid is not None:
             await self._await_end(pid, seat)
             self.view.say(f"node {seat.node_id} stopped {self.clock() - began_s:.1f} s after it")
         await self.watcher.until(
-            lambda: self.watcher.without(seat, self.stage.wanted),
+            lambda: self.watcher.without(seat, self.environment.wanted),
             within_s=self.plan.redundancy_s,
-            what=f"{self.stage.wanted} voters without {seat}",
+            what=f"{self.environment.wanted} voters without {seat}",
         )
         seconds = self.clock() - began_s
         self.seconds[f"{whose}_disk"] = seconds
         self.view.say(f"full redundancy again, {seconds:.1f} s after the disk was wiped")
-        await self._settle(self.stage.wanted, self.plan.redundancy_s)
+        await self._settle(self.environment.wanted, self.plan.redundancy_s)
         await self._linger()
 
     async def _await_end(self, pid: int, seat: Seat) -> None:
@@ -280,8 +283,8 @@ class Play:
         """Let the leader's flushes hang, until writes have gone on without it for a while (S35)."""
         quorum = await self.watcher.led(within_s=self.plan.settle_s)
         seat = Seat.of(quorum.leader)
-        pid = await asyncio.to_thread(self.stage.pid, seat.node_id)
-        faults = self.stage.disk_faults(seat.node_id)
+        pid = await asyncio.to_thread(self.environment.pid, seat.node_id)
+        faults = self.environment.disk_faults(seat.node_id)
         hang = Span(self.clock())
         faults.hang("sync")
         try:
@@ -299,20 +302,22 @@ class Play:
             faults.heal()
         seconds = hang.until_s - hang.from_s
         self._note(f"disk of {seat} answers again, after {seconds:.1f} s", violent=False)
-        await self._settle(self.stage.wanted, self.plan.redundancy_s)
+        await self._settle(self.environment.wanted, self.plan.redundancy_s)
         caught_up_s = self.clock() - hang.until_s
-        same = pid is not None and pid == await asyncio.to_thread(self.stage.pid, seat.node_id)
+        same = pid is not None and pid == await asyncio.to_thread(
+            self.environment.pid, seat.node_id
+        )
         process = "the same process" if same else "its process ended meanwhile"
         self.view.say(f"{seat} has caught up, {caught_up_s:.1f} s later; {process}")
         self.hang = Hang(seat, hang.from_s, hang.until_s, caught_up_s, same_process=same)
-        stall = self.scene.record.longest_within(hang.from_s, hang.until_s)
+        stall = self.state.record.longest_within(hang.from_s, hang.until_s)
         self.seconds["hung_disk_stall"] = stall.seconds
         self.view.say(f"the longest write stall meanwhile: {stall.seconds:.1f} s")
         await self._linger()
 
     async def _writes_go_on(self) -> None:
         """Wait until every writer has had several answers from now on."""
-        record = self.scene.record
+        record = self.state.record
         enough = record.count(Outcome.ACKNOWLEDGED) + _ANSWERS_EACH * self.plan.writers
         await self.watcher.until(
             lambda: record.count(Outcome.ACKNOWLEDGED) >= enough,
@@ -322,10 +327,10 @@ class Play:
 
     async def _verify(self) -> None:
         await self.writers.end()
-        self.scene.record.close(self.clock())
-        await self._settle(self.stage.wanted, self.plan.settle_s)
+        self.state.record.close(self.clock())
+        await self._settle(self.environment.wanted, self.plan.settle_s)
         await self._level()
-        await self._meet_strangers()
+        await self._check_access()
         began_s = self.clock()
         try:
             async with asyncio.timeout(self.plan.read_s):
@@ -338,7 +343,7 @@ class Play:
         # An election meanwhile lets the log grow, and what was read is what the files must have.
         voters = await self._level(back.high_watermark)
         self.proof = Proof(
-            verdict=compare(self.scene.record.writes, back.log, back.kv),
+            verdict=compare(self.state.record.writes, back.log, back.kv),
             back=back,
             strangers=self.strangers,
             voters=voters,
@@ -352,7 +357,7 @@ class Play:
 
     async def _scale(self, voters: int, figure: str) -> None:
         began_s = self.clock()
-        await self._kubectl("scale", f"krq/{self.stage.name}", f"--replicas={voters}")
+        await self._kubectl("scale", f"krq/{self.environment.name}", f"--replicas={voters}")
         self._note(f"scale to {voters}", violent=False)
         await self._settle(voters, self.plan.scale_s)
         self.seconds[figure] = self.clock() - began_s
@@ -375,16 +380,18 @@ class Play:
         await self.watcher.until(
             lambda: self.watcher.level(end), within_s=self.plan.settle_s, what="no voter lags"
         )
-        return self.scene.voters()
+        return self.state.voters()
 
     async def _kubectl(self, *arguments: str, stdin: str | None = None) -> None:
         self.view.tell(f"    $ kubectl {' '.join(arguments)}")
-        for line in (await self.stage.cluster.kubectl_async(*arguments, stdin=stdin)).splitlines():
+        for line in (
+            await self.environment.cluster.kubectl_async(*arguments, stdin=stdin)
+        ).splitlines():
             self.view.tell(f"    {line}")
 
     async def _linger(self) -> None:
         await asyncio.sleep(self.plan.linger_s)
 
     def _note(self, text: str, *, violent: bool, lost: Seat | None = None) -> None:
-        self.scene.history.faults.append(Fault(self.clock(), text, violent, lost))
+        self.state.history.faults.append(Fault(self.clock(), text, violent, lost))
         self.view.say(f"!! {text}" if violent else text)

@@ -78,15 +78,15 @@ def _draw_voters(axes: Any, history: History, seats: Sequence[Seat], end_s: floa
         for span in spans if seat in rows else ():
             until_s = span.until_s if span.until_s is not None else end_s
             axes.hlines(rows[seat], span.from_s, until_s, color=_VOTER, linewidth=2.5)
-    for reign in history.reigns:
-        if reign.seat not in rows:
+    for leadership in history.leaderships:
+        if leadership.seat not in rows:
             continue
-        from_s, until_s = reign.span.from_s, reign.span.until_s or end_s
+        from_s, until_s = leadership.span.from_s, leadership.span.until_s or end_s
         bar = [(from_s, until_s - from_s)]
-        axes.broken_barh(bar, (rows[reign.seat] - 0.42, 0.84), facecolors=_LEADER)
+        axes.broken_barh(bar, (rows[leadership.seat] - 0.42, 0.84), facecolors=_LEADER)
         if until_s - from_s > end_s / 14:
-            where = (from_s + min(until_s, end_s)) / 2, rows[reign.seat]
-            text = f"leads, epoch {reign.epoch}"
+            where = (from_s + min(until_s, end_s)) / 2, rows[leadership.seat]
+            text = f"leads, epoch {leadership.epoch}"
             axes.text(
                 *where, text, color="white", ha="center", va="center", fontsize=8, clip_on=True
             )

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from .scene import Scene
+from .demo_state import DemoState
 
 Clock = Callable[[], float]
 
@@ -35,9 +35,9 @@ class View(Protocol):
 class PlainView:
     """Lines, each with the time since the start; for CI and files."""
 
-    def __init__(self, console: Console, scene: Scene, clock: Clock) -> None:
+    def __init__(self, console: Console, state: DemoState, clock: Clock) -> None:
         self._console = console
-        self._scene = scene
+        self._state = state
         self._clock = clock
 
     def start(self) -> None:
@@ -49,7 +49,7 @@ class PlainView:
     def step(self, number: int, title: str, why: str) -> None:
         """See `View`."""
         self.tell()
-        self.tell(f"{number}/{self._scene.steps_total} {title}")
+        self.tell(f"{number}/{self._state.steps_total} {title}")
         self.tell(f"    {why}")
 
     def say(self, text: str) -> None:
@@ -64,10 +64,10 @@ class PlainView:
         """See `View`; changes have been said already."""
 
 
-def make_view(console: Console, scene: Scene, clock: Clock) -> View:
+def make_view(console: Console, state: DemoState, clock: Clock) -> View:
     """The kind that suits the console."""
     if console.is_terminal and not console.is_dumb_terminal:
         from .rich_view import RichView  # noqa: PLC0415 - only where there is a terminal
 
-        return RichView(console, scene, clock)
-    return PlainView(console, scene, clock)
+        return RichView(console, state, clock)
+    return PlainView(console, state, clock)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 from raftnode.client import NotDoneError, OutcomeUnknownError, QuorumClient
 
-from .beside import together
 from .plan import Plan
 from .record import Outcome, Record, Write
+from .task_groups import run_together
 
 _KEYS_PER_WRITER = 40
 _RAW_EVERY = 4
@@ -56,7 +56,7 @@ class Writers:
     async def write_on(self) -> None:
         """Write unique numbered values, several writers at once, from `begin` to `end`."""
         await self._begun.wait()
-        await together(*(self._writer(f"w{number}") for number in range(self._plan.writers)))
+        await run_together(*(self._writer(f"w{number}") for number in range(self._plan.writers)))
         self._ended.set()
 
     async def _writer(self, name: str) -> None:
@@ -92,7 +92,7 @@ class Writers:
                 if write.outcome is Outcome.REFUSED:
                     waiting.append((key, value))
 
-        await together(*(loader(f"load{number}") for number in range(self._plan.loaders)))
+        await run_together(*(loader(f"load{number}") for number in range(self._plan.loaders)))
 
     async def write(self, writer: str, key: str | None, value: bytes) -> Write:
         """Send one write and note what becomes of it."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from kraftquorum_demo.stage import NoDns
+from kraftquorum_demo.environment import NoDns
 from kraftquorum_devcluster.certmanager import install_crds, remove_crds, running_controllers
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority

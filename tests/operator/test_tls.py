@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kraftquorum_demo.background import BackgroundWriters
+from kraftquorum_demo.environment import NoDns
 from kraftquorum_demo.plan import SHORT
-from kraftquorum_demo.stage import NoDns
 from kraftquorum_operator import names
 from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
 from raftnode.client import Credentials, QuorumClient, UnavailableError

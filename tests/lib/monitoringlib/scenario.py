@@ -16,15 +16,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kraftquorum_demo.beside import beside
 from kraftquorum_demo.credentials import APP, PROMETHEUS, REPORTS
+from kraftquorum_demo.demo_state import DemoState
+from kraftquorum_demo.environment import NAMESPACE, Environment, Places, locked
 from kraftquorum_demo.history import Fault
 from kraftquorum_demo.plan import Plan
-from kraftquorum_demo.scene import Scene
-from kraftquorum_demo.stage import NAMESPACE, Places, Stage, locked
 from kraftquorum_demo.steps import Play
+from kraftquorum_demo.task_groups import run_with_background
 from kraftquorum_demo.view import PlainView
-from kraftquorum_demo.watching import Watcher
+from kraftquorum_demo.watcher import Watcher
 from kraftquorum_demo.writers import Writers
 from kraftquorum_devcluster.apiclient import ApiClient
 from kraftquorum_devcluster.files import remove_tree
@@ -80,43 +80,49 @@ def run(out: Path, judge: Judge, console: Console) -> None:
         crds=ROOT / "crds" / "kraftquorums.yaml",
     )
     with locked(places.out):
-        stage = Stage(places)
-        stage.prepare()
+        environment = Environment(places)
+        environment.prepare()
         remove_tree(places.out / "prometheus")
         try:
-            stage.build()
-            stage.start_cluster()
-            prometheus = Prometheus(program, places.out / "prometheus", places.owner, stage.host)
-            asyncio.run(_watched(stage, prometheus, judge, console))
+            environment.build()
+            environment.start_cluster()
+            prometheus = Prometheus(
+                program, places.out / "prometheus", places.owner, environment.host
+            )
+            asyncio.run(_watched(environment, prometheus, judge, console))
         finally:
-            stage.stop()
+            environment.stop()
 
 
-async def _watched(stage: Stage, prometheus: Prometheus, judge: Judge, console: Console) -> None:
-    scene, clock = Scene(), time.monotonic
-    view = PlainView(console, scene, lambda: clock() - began_s)
+async def _watched(
+    environment: Environment, prometheus: Prometheus, judge: Judge, console: Console
+) -> None:
+    state, clock = DemoState(), time.monotonic
+    view = PlainView(console, state, lambda: clock() - began_s)
     began_s = clock()
-    course = Course(NAMESPACE, stage.name, time.time())
+    course = Course(NAMESPACE, environment.name, time.time())
     async with AsyncExitStack() as stack:
-        await stage.apply_crds(PLAN.start_s)
-        stack.push_async_callback(stage.operator.stop)
-        await stage.operator.start(PLAN.start_s)
-        target = stage.operator.metrics_url.removeprefix("http://").partition("/")[0]
-        pods = stage.places.out / "prometheus" / "pods.json"
+        await environment.apply_crds(PLAN.start_s)
+        stack.push_async_callback(environment.operator.stop)
+        await environment.operator.start(PLAN.start_s)
+        target = environment.operator.metrics_url.removeprefix("http://").partition("/")[0]
+        pods = environment.places.out / "prometheus" / "pods.json"
         stack.push_async_callback(prometheus.stop)
-        scraper = stage.client_files.credentials(PROMETHEUS)
+        scraper = environment.client_files.credentials(PROMETHEUS)
         await prometheus.start(configuration(pods, target, scraper))
-        api = ApiClient(stage.cluster.server_url, stage.cluster.token, stage.cluster.ca_file)
+        api = ApiClient(
+            environment.cluster.server_url, environment.cluster.token, environment.cluster.ca_file
+        )
         api.open()
         stack.push_async_callback(api.close)
-        watching = await stack.enter_async_context(stage.client(REPORTS))
-        writing = await stack.enter_async_context(stage.client(APP))
-        watcher = Watcher(watching, api, stage.resource_path, scene, clock, view.say)
-        writers = Writers(writing, scene.record, PLAN, clock)
+        watching = await stack.enter_async_context(environment.client(REPORTS))
+        writing = await stack.enter_async_context(environment.client(APP))
+        watcher = Watcher(watching, api, environment.resource_path, state, clock, view.say)
+        writers = Writers(writing, state.record, PLAN, clock)
         play = Play(
-            stage=stage,
+            environment=environment,
             plan=PLAN,
-            scene=scene,
+            state=state,
             view=view,
             watcher=watcher,
             writers=writers,
@@ -128,22 +134,22 @@ async def _watched(stage: Stage, prometheus: Prometheus, judge: Judge, console: 
                 await play.run()
             finally:
                 offset_s = time.time() - clock()
-                _note(course, scene, offset_s)
+                _note(course, state, offset_s)
             await judge(prometheus, course)
 
-        await beside(
+        await run_with_background(
             script(),
-            stage.operator.watch(),
+            environment.operator.watch(),
             watcher.run(),
             writers.write_on(),
             keep_current(api, pods),
         )
 
 
-def _note(course: Course, scene: Scene, offset_s: float) -> None:
+def _note(course: Course, state: DemoState, offset_s: float) -> None:
     course.ended_s = time.time()
-    for act in scene.history.acts:
+    for act in state.history.acts:
         end_s = act.span.until_s if act.span.until_s is not None else act.span.from_s
         course.steps.append((act.title, act.span.from_s + offset_s, end_s + offset_s))
-    faults: list[Fault] = scene.history.faults
+    faults: list[Fault] = state.history.faults
     course.faults = [(fault.title, fault.at_s + offset_s) for fault in faults]

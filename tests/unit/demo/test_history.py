@@ -1,7 +1,7 @@
 """Who voted and led when, and what is said of it."""
 
 from kraftquorum_demo.history import Act, Fault, History, Seat, Span, living_observers
-from kraftquorum_demo.testing import C2, A, B, C, quorum
+from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 
 
 def test_a_new_disk_is_a_new_seat():
@@ -26,7 +26,9 @@ def test_a_reign_ends_when_its_leader_was_last_heard_of():
     assert history.observe(None, 5.0) == [f"no leader answers; the last was {Seat.of(A)}"]
     assert history.observe(None, 5.0) == []
     history.observe(quorum(B, [A, B, C], epoch=3), 7.0)
-    assert [(reign.seat, reign.epoch, reign.span) for reign in history.reigns] == [
+    assert [
+        (leadership.seat, leadership.epoch, leadership.span) for leadership in history.leaderships
+    ] == [
         (Seat.of(A), 1, Span(1.0, 5.0)),
         (Seat.of(B), 3, Span(7.0)),
     ]
@@ -37,7 +39,7 @@ def test_a_leader_that_was_only_slow_leads_again():
     history.observe(quorum(A, [A], epoch=1), 1.0)
     history.observe(None, 5.0)
     assert history.observe(quorum(A, [A], epoch=1), 6.0) == [f"{Seat.of(A)} leads again"]
-    assert [reign.span for reign in history.reigns] == [Span(1.0)]
+    assert [leadership.span for leadership in history.leaderships] == [Span(1.0)]
 
 
 def test_nobody_leads_before_the_first_leader():
@@ -60,5 +62,5 @@ def test_close_ends_everything():
     history.faults.append(Fault(1.5, "fault", violent=True))
     history.close(9.0)
     spans = [*history.voters[Seat.of(A)], *history.observers[Seat.of(B)]]
-    spans += [history.reigns[0].span, history.acts[0].span]
+    spans += [history.leaderships[0].span, history.acts[0].span]
     assert {span.until_s for span in spans} == {9.0}

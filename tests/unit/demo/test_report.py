@@ -3,7 +3,7 @@
 import json
 
 from kraftquorum_demo.history import Act, Fault, Hang, History, Seat, Span
-from kraftquorum_demo.offline import Agreement
+from kraftquorum_demo.log_comparison import Agreement
 from kraftquorum_demo.record import Stall
 from kraftquorum_demo.report import (
     control_lines,

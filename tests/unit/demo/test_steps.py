@@ -7,14 +7,14 @@ import time
 import pytest
 
 from kraftquorum_demo import steps
+from kraftquorum_demo.demo_state import DemoState
+from kraftquorum_demo.environment import Environment, Places
 from kraftquorum_demo.errors import DeadlineError, StepFailedError
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_demo.readback import ReadBack
-from kraftquorum_demo.scene import Scene
-from kraftquorum_demo.stage import Places, Stage
+from kraftquorum_demo.sample_answers import A, B, C, quorum, replica
 from kraftquorum_demo.steps import Play, Step
-from kraftquorum_demo.testing import A, B, C, quorum, replica
-from kraftquorum_demo.watching import Watcher
+from kraftquorum_demo.watcher import Watcher
 from proofkit.faultynode import NodeFaults
 from raftnode.api.model import QuorumInfo
 from raftnode.client import UnavailableError
@@ -57,10 +57,10 @@ class Client:
 
 @pytest.fixture
 def play(tmp_path) -> Play:
-    stage = Stage(Places(tmp_path, tmp_path, tmp_path), name="demo", wanted=3)
-    scene = Scene()
-    watcher = Watcher(Client([]), None, "/krq", scene, time.monotonic, lambda _: None)
-    return Play(stage, SHORT, scene, Lines(), watcher, None, time.monotonic)
+    environment = Environment(Places(tmp_path, tmp_path, tmp_path), name="demo", wanted=3)
+    state = DemoState()
+    watcher = Watcher(Client([]), None, "/krq", state, time.monotonic, lambda _: None)
+    return Play(environment, SHORT, state, Lines(), watcher, None, time.monotonic)
 
 
 def test_the_script_is_the_promised_one(play):
@@ -91,7 +91,7 @@ async def test_a_failing_step_is_named_and_ends_the_script(play, monkeypatch):
         await play.run()
     assert ran == ["fine"]
     assert play.view.steps == ["1 One", "2 Two"]
-    assert [act.span.until_s is not None for act in play.scene.history.acts] == [True, True]
+    assert [act.span.until_s is not None for act in play.state.history.acts] == [True, True]
 
 
 async def test_the_leader_is_killed_once_a_removal_is_in_its_log(play, monkeypatch):
@@ -104,7 +104,7 @@ async def test_the_leader_is_killed_once_a_removal_is_in_its_log(play, monkeypat
     await play._kill_amid_removal(5, {node: 100 + node for node in range(5)})
     assert killed == [101]
     assert play.leader_kill["removal_committed"] is False
-    assert play.scene.history.faults[0].violent
+    assert play.state.history.faults[0].violent
     assert "appended, not yet committed" in play.view.said[0]
 
 
@@ -118,7 +118,7 @@ async def test_a_removal_that_never_comes_is_a_deadline(play, monkeypatch):
 
 async def hung(play) -> None:
     """Wait until the demo lets the leader's flushes hang."""
-    while play.stage.disk_faults(0).path.read_text() != "sync hang\n":  # noqa: ASYNC110 - a file
+    while play.environment.disk_faults(0).path.read_text() != "sync hang\n":  # noqa: ASYNC110 - a file
         await asyncio.sleep(0.01)
 
 
@@ -131,16 +131,16 @@ def faults(play, tmp_path, monkeypatch) -> NodeFaults:
 
     found = NodeFaults(tmp_path / "pvc-0.faults")
     found.heal()
-    monkeypatch.setattr(Stage, "disk_faults", lambda _self, _node_id: found)
-    monkeypatch.setattr(Stage, "pid", lambda _self, node_id: 100 + node_id)
+    monkeypatch.setattr(Environment, "disk_faults", lambda _self, _node_id: found)
+    monkeypatch.setattr(Environment, "pid", lambda _self, node_id: 100 + node_id)
     monkeypatch.setattr(Play, "_settle", settled)
     play.plan = dataclasses.replace(SHORT, fault_s=30, hang_s=0.05, linger_s=0.0)
-    play.scene.quorum = quorum(A, [A, B, C])
+    play.state.quorum = quorum(A, [A, B, C])
     return found
 
 
 async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(play, faults):
-    record = play.scene.record
+    record = play.state.record
     begun = [record.begin("w0", None, b"%d" % number, play.clock()) for number in range(100)]
 
     async def others() -> None:
@@ -151,7 +151,7 @@ async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(play
         play.watcher._tell()
         await asyncio.sleep(0.3)
         assert faults.path.read_text() == "sync hang\n"
-        play.scene.quorum = quorum(B, [A, B, C], epoch=2)
+        play.state.quorum = quorum(B, [A, B, C], epoch=2)
         play.watcher._tell()
         await asyncio.sleep(0.05)
         assert faults.path.read_text() == "sync hang\n"
@@ -166,7 +166,7 @@ async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(play
     assert play.hang.seat.node_id == A.node_id
     assert play.hang.same_process
     assert 0.3 <= play.seconds["hung_disk_stall"] < play.hang.until_s - play.hang.from_s
-    assert [(fault.violent, fault.lost) for fault in play.scene.history.faults] == [
+    assert [(fault.violent, fault.lost) for fault in play.state.history.faults] == [
         (True, None),
         (False, None),
     ]
@@ -184,7 +184,7 @@ async def test_a_leader_that_acknowledges_nothing_is_no_end_of_the_stall(play, f
 
     async def other() -> None:
         await hung(play)
-        play.scene.quorum = quorum(B, [A, B, C], epoch=2)
+        play.state.quorum = quorum(B, [A, B, C], epoch=2)
         play.watcher._tell()
 
     async with asyncio.TaskGroup() as group:
@@ -200,8 +200,8 @@ async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_
     """The new leader's record is committed by two, and the third has to get it, too."""
 
     def see(found) -> None:
-        play.scene.quorum = found
-        play.scene.history.observe(found, 1.0)
+        play.state.quorum = found
+        play.state.history.observe(found, 1.0)
         play.watcher._tell()
 
     async def settled(*_: object) -> None:
@@ -224,7 +224,7 @@ async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_
         see(ending(101, quorum(B, [A, B, C])))
 
     monkeypatch.setattr(Play, "_settle", settled)
-    monkeypatch.setattr(Play, "_meet_strangers", settled)
+    monkeypatch.setattr(Play, "_check_access", settled)
     monkeypatch.setattr(steps, "read_back", read)
     play.writers = Ended()
     async with asyncio.TaskGroup() as group:

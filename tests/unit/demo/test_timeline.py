@@ -2,7 +2,7 @@
 
 from kraftquorum_demo.history import Act, Fault, History, Span
 from kraftquorum_demo.record import Stall
-from kraftquorum_demo.testing import C2, A, B, C, quorum
+from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 from kraftquorum_demo.timeline import draw
 
 

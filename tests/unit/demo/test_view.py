@@ -4,11 +4,11 @@ import io
 
 from rich.console import Console
 
+from kraftquorum_demo.demo_state import DemoState
 from kraftquorum_demo.record import Record
 from kraftquorum_demo.resource import Resource
 from kraftquorum_demo.rich_view import RichView
-from kraftquorum_demo.scene import Scene
-from kraftquorum_demo.testing import C2, A, B, C, quorum
+from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 from kraftquorum_demo.view import PlainView, View, make_view
 
 
@@ -17,10 +17,10 @@ def console(*, terminal: bool) -> tuple[Console, io.StringIO]:
     return Console(file=file, width=100, force_terminal=terminal, _environ={}), file
 
 
-def scene() -> Scene:
+def state() -> DemoState:
     record = Record()
     record.acknowledge(record.begin("w0", None, b"v", 1.0), 0, 1.5)
-    return Scene(
+    return DemoState(
         record=record,
         quorum=quorum(A, [A, B, C], observers=[(C2, 0)]),
         resource=Resource(waiting_for="node_answers", message="pod demo-2 does not answer"),
@@ -39,7 +39,7 @@ def tell_all(view: View) -> None:
 
 def test_without_a_terminal_there_are_only_lines():
     plain, file = console(terminal=False)
-    view = make_view(plain, scene(), lambda: 12.34)
+    view = make_view(plain, state(), lambda: 12.34)
     assert isinstance(view, PlainView)
     tell_all(view)
     assert file.getvalue() == (
@@ -49,7 +49,7 @@ def test_without_a_terminal_there_are_only_lines():
 
 def test_on_a_terminal_there_is_a_picture_of_the_newest_state():
     terminal, file = console(terminal=True)
-    view = make_view(terminal, scene(), lambda: 3.0)
+    view = make_view(terminal, state(), lambda: 3.0)
     assert isinstance(view, RichView)
     tell_all(view)
     shown = file.getvalue()
@@ -68,5 +68,5 @@ def test_on_a_terminal_there_is_a_picture_of_the_newest_state():
 
 def test_a_picture_without_a_leader_says_so():
     terminal, file = console(terminal=True)
-    tell_all(make_view(terminal, Scene(), lambda: 0.0))
+    tell_all(make_view(terminal, DemoState(), lambda: 0.0))
     assert "no leader" in file.getvalue()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftquorum_demo import hanging
+from kraftquorum_demo import hanging_disk
 from proofkit.faultynode import NodeFaults
 
 WRITES_DURABLY = """
@@ -22,7 +22,7 @@ print("durable", flush=True)
 
 
 def test_a_pod_runs_the_node_s_own_program_with_the_arguments_that_it_is_given(tmp_path):
-    hanging.install(tmp_path / "programs")
+    hanging_disk.install(tmp_path / "programs")
     done = subprocess.run(
         [tmp_path / "programs" / "raftnode", "run", "--help"],
         env={"RAFTNODE_LOG_DIR": str(tmp_path / "pvc-1"), "PATH": "/usr/bin:/bin"},
@@ -43,15 +43,15 @@ def program(tmp_path, monkeypatch) -> Path:
     writer.write_text(WRITES_DURABLY)
     python.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {writer} "$@"\n')
     python.chmod(0o755)
-    monkeypatch.setattr(hanging.sys, "executable", str(python))
-    hanging.install(tmp_path / "programs")
+    monkeypatch.setattr(hanging_disk.sys, "executable", str(python))
+    hanging_disk.install(tmp_path / "programs")
     monkeypatch.undo()
     return tmp_path / "programs" / "raftnode"
 
 
 def test_a_flush_hangs_for_as_long_as_the_file_beside_the_volume_says_so(tmp_path, program):
     volume = tmp_path / "pvc-1"
-    faults = hanging.faults_of(volume)
+    faults = hanging_disk.faults_of(volume)
     assert isinstance(faults, NodeFaults)
     faults.hang("sync")
     with subprocess.Popen(

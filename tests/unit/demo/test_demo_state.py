@@ -1,9 +1,9 @@
 """The rows that the table shows."""
 
+from kraftquorum_demo.demo_state import DemoState, Figures, Row, rows
 from kraftquorum_demo.history import Seat
 from kraftquorum_demo.record import Record
-from kraftquorum_demo.scene import Figures, Row, Scene, rows
-from kraftquorum_demo.testing import C2, A, B, C, quorum
+from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 
 
 def test_rows_are_voters_then_observers_with_what_is_wrong():
@@ -27,10 +27,10 @@ def test_figures_are_those_of_the_account():
 
 
 def test_voters_are_known_once_a_leader_answers_and_while_none_does():
-    scene = Scene()
-    assert scene.voters() == []
-    scene.history.observe(quorum(A, [C, A, B, C2]), 1.0)
-    assert scene.voters() == [0, 1, 2]
-    scene.history.observe(quorum(A, [A, B]), 2.0)
-    scene.history.observe(None, 3.0)
-    assert scene.voters() == [0, 1]
+    state = DemoState()
+    assert state.voters() == []
+    state.history.observe(quorum(A, [C, A, B, C2]), 1.0)
+    assert state.voters() == [0, 1, 2]
+    state.history.observe(quorum(A, [A, B]), 2.0)
+    state.history.observe(None, 3.0)
+    assert state.voters() == [0, 1]

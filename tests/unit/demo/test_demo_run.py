@@ -9,10 +9,10 @@ from typing import Any, ClassVar, cast
 import pytest
 from rich.console import Console
 
-from kraftquorum_demo import director
-from kraftquorum_demo.director import Director
+from kraftquorum_demo import demo_run
+from kraftquorum_demo.demo_run import DemoRun
+from kraftquorum_demo.environment import Environment, Places
 from kraftquorum_demo.plan import SHORT
-from kraftquorum_demo.stage import Places, Stage
 from kraftquorum_devcluster.errors import StartError
 
 BUILD_S = 325.0
@@ -21,7 +21,7 @@ BUILD_S = 325.0
 def test_times_begin_after_the_first_build(tmp_path, monkeypatch):
     """A first run compiled for five minutes, and its first line and its picture began at 325 s."""
     now_s = 1000.0
-    monkeypatch.setattr(director, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(demo_run, "time", SimpleNamespace(monotonic=lambda: now_s))
     begun: list[float] = []
 
     class Built:
@@ -37,7 +37,7 @@ def test_times_begin_after_the_first_build(tmp_path, monkeypatch):
             now_s += BUILD_S
 
         def start_cluster(self) -> None:
-            begun.append(directed._clock())
+            begun.append(run._clock())
             raise StartError("the API server", "not here")
 
         @contextlib.contextmanager
@@ -45,8 +45,8 @@ def test_times_begin_after_the_first_build(tmp_path, monkeypatch):
             yield
 
     console = Console(file=io.StringIO())
-    directed = Director(cast("Stage", Built()), SHORT, console, hold=False)
-    monkeypatch.setattr(director.Finale, "keep", lambda _: None)
+    run = DemoRun(cast("Environment", Built()), SHORT, console, hold=False)
+    monkeypatch.setattr(demo_run.Conclusion, "keep", lambda _: None)
     with pytest.raises(StartError):
-        directed.direct()
+        run.execute()
     assert begun == [0.0]

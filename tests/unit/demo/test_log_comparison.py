@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from kraftquorum_demo.offline import compare_logs, read_log
+from kraftquorum_demo.log_comparison import compare_logs, read_log
 from raftnode.core.types import Epoch, Offset
 from raftnode.logformat.batch import Record, encode_data_batch, stamp
 

@@ -5,7 +5,9 @@ from collections.abc import Coroutine
 from typing import Any, cast
 
 
-async def beside(script: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]) -> None:
+async def run_with_background(
+    script: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, None]
+) -> None:
     """Run a script to its end, and beside it what never ends by itself.
 
     What runs in the background is cancelled at the script's end. Whichever fails first
@@ -21,7 +23,7 @@ async def beside(script: Coroutine[Any, Any, None], *background: Coroutine[Any, 
         raise _first(failures) from None
 
 
-async def together(*works: Coroutine[Any, Any, None]) -> None:
+async def run_together(*works: Coroutine[Any, Any, None]) -> None:
     """Run all to their ends; the first failure ends the others and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:

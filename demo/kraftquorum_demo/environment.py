@@ -1,4 +1,4 @@
-"""Everything that runs beneath the demo: where it lies, how it starts, how it ends."""
+"""The cluster, the operator and the clients of a demo: their files, their start, their end."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,11 @@ from proofkit.faultynode import NodeFaults
 from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
 
-from . import hanging
+from . import hanging_disk
+from .access_check import NodeListeners
 from .credentials import ClientFiles
 from .errors import DeadlineError, SetupError
 from .processes import OperatorProcess
-from .strangers import Door
 
 NAMESPACE = "default"
 LEFT_BEHIND = (
@@ -138,7 +138,7 @@ def check_ports() -> None:
 
 
 @dataclass(slots=True)
-class Stage:
+class Environment:
     """The cluster, the operator, and clients of the quorum.
 
     Attributes:
@@ -195,7 +195,7 @@ class Stage:
         """
         with self.timed("cluster"):
             self.cluster.start()
-            hanging.install(self.cluster.programs_dir)
+            hanging_disk.install(self.cluster.programs_dir)
         self.operator = OperatorProcess(
             self.cluster.kubeconfig,
             self.places.logs / "operator.log",
@@ -265,11 +265,11 @@ class Stage:
         """Of the ConfigMap with the CAs that clients trust, at the API server."""
         return f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.client_ca(self.name)}"
 
-    def door(self, node_id: int) -> Door:
+    def listeners(self, node_id: int) -> NodeListeners:
         """Where a node listens."""
         pod = self.pod(node_id)
         address = self.cluster.pod_address(NAMESPACE, pod)
-        return Door(pod, address, names.API_PORT, names.PEER_PORT)
+        return NodeListeners(pod, address, names.API_PORT, names.PEER_PORT)
 
     def pod(self, node_id: int) -> str:
         """Name of a node's pod."""
@@ -281,7 +281,7 @@ class Stage:
 
     def disk_faults(self, node_id: int) -> NodeFaults:
         """What makes a node's disk hang."""
-        return hanging.faults_of(self.volume(node_id))
+        return hanging_disk.faults_of(self.volume(node_id))
 
     def pid(self, node_id: int) -> int | None:
         """Process id of a node; None while it has none."""

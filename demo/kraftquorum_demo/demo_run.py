@@ -1,4 +1,4 @@
-"""Leads through a run: set-up, script, proof, clearing away. `steps` has the script itself."""
+"""One run of the demo: set-up, script, proof, removal. `steps` has the script itself."""
 
 import asyncio
 import os
@@ -12,18 +12,18 @@ from rich.console import Console
 from kraftquorum_devcluster.apiclient import ApiClient
 from kraftquorum_devcluster.errors import DevClusterError
 
-from . import hold as holding
-from .beside import beside
+from . import shell_commands
+from .conclusion import Conclusion, Proof
 from .credentials import APP, REPORTS
+from .demo_state import DemoState
+from .environment import Environment
 from .errors import DemoError
-from .finale import Finale, Proof
 from .plan import Plan
 from .restarts import PodRestarts
-from .scene import Scene
-from .stage import Stage
 from .steps import Play
+from .task_groups import run_with_background
 from .view import make_view
-from .watching import Watcher
+from .watcher import Watcher
 from .writers import Writers
 
 _FRAME_S = 0.25
@@ -42,11 +42,11 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-class Director:
+class DemoRun:
     """One run.
 
     Args:
-        stage: What runs beneath.
+        environment: The cluster, the operator and the clients.
         plan: How much of it.
         console: Where people look.
         hold: Whether to leave everything running until a signal comes, and to restart the
@@ -56,56 +56,56 @@ class Director:
 
     def __init__(
         self,
-        stage: Stage,
+        environment: Environment,
         plan: Plan,
         console: Console,
         *,
         hold: bool,
         spark: bool = False,
     ) -> None:
-        self._stage = stage
+        self._environment = environment
         self._plan = plan
         self._began_s = time.monotonic()
         self._hold = hold
         self._spark = spark
-        self._scene = Scene()
-        self._view = make_view(console, self._scene, self._clock)
-        self._seconds = stage.seconds
+        self._state = DemoState()
+        self._view = make_view(console, self._state, self._clock)
+        self._seconds = environment.seconds
         self._signals = 0
         self._proof: Proof | None = None
 
     def _clock(self) -> float:
         return time.monotonic() - self._began_s
 
-    def direct(self) -> int:
+    def execute(self) -> int:
         """Do everything; returns the exit code.
 
         Raises:
             KeyboardInterrupt: Stopped by a signal.
             DemoError, DevClusterError: It could not begin, or a step failed.
         """
-        stage = self._stage
-        finale = Finale(stage, self._scene, self._view, self._clock, self._spark)
-        self._view.tell(f"kraftquorum demo, in {stage.places.shown(stage.places.out)}")
-        stage.prepare()
+        environment = self._environment
+        conclusion = Conclusion(environment, self._state, self._view, self._clock, self._spark)
+        self._view.tell(f"kraftquorum demo, in {environment.places.shown(environment.places.out)}")
+        environment.prepare()
         try:
-            stage.build()
+            environment.build()
             # The first run builds for minutes: times and the picture begin with the demo itself.
             self._began_s = time.monotonic()
-            stage.start_cluster()
-            self._view.say(f"a Kubernetes API at {stage.cluster.server_url}, on this machine")
+            environment.start_cluster()
+            self._view.say(f"a Kubernetes API at {environment.cluster.server_url}, on this machine")
             try:
                 asyncio.run(self._run())
             except (DemoError, DevClusterError):
-                finale.save_evidence()
+                conclusion.save_evidence()
                 raise
         finally:
             catch_signals()
-            with stage.timed("stop"):
-                stage.stop()
-            finale.keep()
+            with environment.timed("stop"):
+                environment.stop()
+            conclusion.keep()
         assert self._proof is not None, "the script's last step was the comparison"  # noqa: S101
-        return finale.conclude(self._proof, held=self._hold)
+        return conclusion.conclude(self._proof, held=self._hold)
 
     # -- while it runs ---------------------------------------------------------------------------
 
@@ -130,26 +130,30 @@ class Director:
             task.cancel()
 
     async def _with_operator(self) -> None:
-        stage = self._stage
+        environment = self._environment
         async with AsyncExitStack() as stack:
-            with stage.timed("operator"):
-                await stage.apply_crds(self._plan.start_s)
-                stack.push_async_callback(stage.operator.stop)
-                await stage.operator.start(self._plan.start_s)
+            with environment.timed("operator"):
+                await environment.apply_crds(self._plan.start_s)
+                stack.push_async_callback(environment.operator.stop)
+                await environment.operator.start(self._plan.start_s)
             self._view.say("the operator is active, a process of its own with a kubeconfig")
-            api = ApiClient(stage.cluster.server_url, stage.cluster.token, stage.cluster.ca_file)
+            api = ApiClient(
+                environment.cluster.server_url,
+                environment.cluster.token,
+                environment.cluster.ca_file,
+            )
             api.open()
             stack.push_async_callback(api.close)
-            watching = await stack.enter_async_context(stage.client(REPORTS))
-            writing = await stack.enter_async_context(stage.client(APP))
+            watching = await stack.enter_async_context(environment.client(REPORTS))
+            writing = await stack.enter_async_context(environment.client(APP))
             watcher = Watcher(
-                watching, api, stage.resource_path, self._scene, self._clock, self._view.say
+                watching, api, environment.resource_path, self._state, self._clock, self._view.say
             )
-            writers = Writers(writing, self._scene.record, self._plan, self._clock)
+            writers = Writers(writing, self._state.record, self._plan, self._clock)
             play = Play(
-                stage=stage,
+                environment=environment,
                 plan=self._plan,
-                scene=self._scene,
+                state=self._state,
                 view=self._view,
                 watcher=watcher,
                 writers=writers,
@@ -158,8 +162,8 @@ class Director:
             )
             self._view.start()
             stack.callback(self._view.stop)
-            restarts = PodRestarts(api, stage.pods_path, self._view.say)
-            await beside(
+            restarts = PodRestarts(api, environment.pods_path, self._view.say)
+            await run_with_background(
                 self._perform(play),
                 self._watch_operator(),
                 watcher.run(),
@@ -171,16 +175,16 @@ class Director:
     async def _watch_operator(self) -> None:
         """Let no end of the operator go unseen: it ends the demo, unless that is held."""
         if self._hold:
-            await self._stage.operator.keep_running(self._view.say)
+            await self._environment.operator.keep_running(self._view.say)
         else:
-            await self._stage.operator.watch()
+            await self._environment.operator.watch()
 
     async def _perform(self, play: Play) -> None:
         proof = self._proof = await play.run()
         if self._hold:
             await self._stay(proof)
-            proof.voters = self._scene.voters()
-            proof.operator_restarts = self._stage.operator.restarts
+            proof.voters = self._state.voters()
+            proof.operator_restarts = self._environment.operator.restarts
 
     async def _draw(self) -> None:
         while True:
@@ -191,9 +195,9 @@ class Director:
         """Leave it running until a signal comes, which is then no reason to fail."""
         for line in proof.lines():
             self._view.tell(line)
-        env = await asyncio.to_thread(holding.write_env, self._stage)
+        env = await asyncio.to_thread(shell_commands.write_env, self._environment)
         self._view.tell("\nIt goes on running until Ctrl-C. In another terminal:\n")
-        for line in await asyncio.to_thread(holding.commands, self._stage, env):
+        for line in await asyncio.to_thread(shell_commands.commands, self._environment, env):
             self._view.tell(f"    {line}")
         task = asyncio.current_task()
         assert task is not None, "inside asyncio.run"  # noqa: S101

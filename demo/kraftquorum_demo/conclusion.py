@@ -1,4 +1,4 @@
-"""After the last step: what is kept, what is written down, what is said at the end."""
+"""The conclusion of a run: the files that are kept, the report, the last lines of output."""
 
 import json
 import time
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from kraftquorum_devcluster.files import remove_tree
 
-from . import keeping, pipeline, report, timeline
+from . import kept_files, pipeline, report, timeline
+from .access_check import Findings
 from .data import tzdata_version
+from .demo_state import DemoState
+from .environment import Environment
 from .history import Hang
-from .offline import Agreement, compare_logs, read_log
+from .log_comparison import Agreement, compare_logs, read_log
 from .readback import ReadBack
 from .record import Stall
-from .scene import Scene
-from .stage import Stage
-from .strangers import Findings
 from .verify import Verdict
 from .view import View
 
@@ -56,30 +56,30 @@ class Proof:
 
 
 @dataclass(slots=True)
-class Finale:
+class Conclusion:
     """Everything that comes after the script, whether it went well or not.
 
     Attributes:
         spark: Whether the pipeline is to run on what is left.
     """
 
-    stage: Stage
-    scene: Scene
+    environment: Environment
+    state: DemoState
     view: View
     clock: Callable[[], float]
     spark: bool = False
 
     def save_evidence(self) -> None:
         """Keep what explains a failure and only the living cluster can tell; show its end."""
-        places = self.stage.places
-        described = keeping.keep_description(self.stage.cluster, places.logs)
-        keeping.keep_logs(self.stage.cluster, places.logs)
+        places = self.environment.places
+        described = kept_files.keep_description(self.environment.cluster, places.logs)
+        kept_files.keep_logs(self.environment.cluster, places.logs)
         self.view.tell("\n--- kubectl describe krq")
         self.view.tell(described)
         pods = sorted((places.logs / "cluster" / "pods").glob("**/*.log"))
         for path in (places.logs / "operator.log", *pods):
             self.view.tell(f"--- the end of {places.shown(path)}")
-            self.view.tell(keeping.tail(path, _TAIL_LINES))
+            self.view.tell(kept_files.tail(path, _TAIL_LINES))
         self.view.tell(f"\nmore of it in {places.shown(places.logs)}\n")
 
     def keep(self) -> None:
@@ -87,12 +87,12 @@ class Finale:
 
         The cluster must have stopped.
         """
-        places = self.stage.places
-        keeping.keep_data(places.state, places.data)
-        keeping.keep_logs(self.stage.cluster, places.logs)
+        places = self.environment.places
+        kept_files.keep_data(places.state, places.data)
+        kept_files.keep_logs(self.environment.cluster, places.logs)
         zero_s = time.time() - self.clock()
-        keeping.keep_writes(self.scene.record.writes, places.out / "writes.jsonl", zero_s)
-        keeping.keep_events(self.scene.history.faults, places.out / "events.json", zero_s)
+        kept_files.keep_writes(self.state.record.writes, places.out / "writes.jsonl", zero_s)
+        kept_files.keep_events(self.state.history.faults, places.out / "events.json", zero_s)
         remove_tree(places.state)
 
     def conclude(self, proof: Proof, *, held: bool) -> int:
@@ -101,12 +101,12 @@ class Finale:
         Returns:
             The exit code.
         """
-        names = [self.stage.pod(node_id) for node_id in proof.voters]
-        logs = {name: read_log(self.stage.places.data / name) for name in names}
+        names = [self.environment.pod(node_id) for node_id in proof.voters]
+        logs = {name: read_log(self.environment.places.data / name) for name in names}
         agreement = compare_logs(logs, proof.back.high_watermark)
         ok = proof.verdict.ok and agreement.ok and proof.strangers.ok
         self._draw(proof)
-        seconds = self.stage.seconds
+        seconds = self.environment.seconds
         if not held:
             seconds["whole_demo"] = self.clock()
         for line in () if held else proof.lines():
@@ -125,14 +125,14 @@ class Finale:
             if why_not:
                 self.view.tell(f"\nThe pipeline is left out: {why_not}.")
             return pipeline.Outcome(None, ok=True)
-        places = self.stage.places
+        places = self.environment.places
         self.view.tell("\nThe pipeline, on the files and the clients' account (Spark, a minute):\n")
         material = pipeline.Material(
             data=places.data,
             writes=places.out / "writes.jsonl",
             events=places.out / "events.json",
             committed_end=proof.back.high_watermark,
-            name=self.stage.name,
+            name=self.environment.name,
         )
         log = places.logs / "pipeline.log"
         studied = pipeline.run_pipeline(
@@ -145,16 +145,16 @@ class Finale:
     def _stall(self, proof: Proof, end_s: float) -> Stall:
         """The longest stall of all but the hang, which has a figure of its own."""
         if proof.hang is None:
-            return self.scene.record.longest_stall(end_s)
-        return self.scene.record.longest_outside(proof.hang.from_s, proof.hang.until_s)
+            return self.state.record.longest_stall(end_s)
+        return self.state.record.longest_outside(proof.hang.from_s, proof.hang.until_s)
 
     def _draw(self, proof: Proof) -> None:
-        history, record = self.scene.history, self.scene.record
+        history, record = self.state.history, self.state.record
         end_s = history.acts[-1].span.until_s or self.clock()
         history.close(end_s)
-        self.stage.seconds["longest_write_stall"] = self._stall(proof, end_s).seconds
+        self.environment.seconds["longest_write_stall"] = self._stall(proof, end_s).seconds
         timeline.draw(
-            self.stage.places.out / "timeline.png",
+            self.environment.places.out / "timeline.png",
             history,
             record.acknowledged_at(),
             record.stalls(timeline.STALL_SHOWN_S),
@@ -166,13 +166,13 @@ class Finale:
     ) -> None:
         hung_disk: dict[str, object] = {}
         if proof.hang is not None:
-            hung = self.scene.record.longest_within(proof.hang.from_s, proof.hang.until_s)
+            hung = self.state.record.longest_within(proof.hang.from_s, proof.hang.until_s)
             hung_disk = report.hang_figures(proof.hang, hung)
         summary = report.make_report(
             ok=ok,
             verdict=proof.verdict,
-            seconds=self.stage.seconds,
-            history=self.scene.history,
+            seconds=self.environment.seconds,
+            history=self.state.history,
             stall=self._stall(proof, self.clock()),
             controls=report.control_records(proof.back.log),
             agreement=agreement,
@@ -189,12 +189,12 @@ class Finale:
             },
         )
         text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
-        (self.stage.places.out / "report.json").write_text(text, encoding="utf-8")
+        (self.environment.places.out / "report.json").write_text(text, encoding="utf-8")
 
     def _tell_files(self, agreement: Agreement) -> None:
         tell = self.view.tell
         tell("\nTimes:\n")
-        for line in report.timing_lines(self.stage.seconds):
+        for line in report.timing_lines(self.environment.seconds):
             tell(line)
         names = ", ".join(agreement.end_offsets)
         tell(
@@ -205,7 +205,7 @@ class Finale:
         )
 
     def _tell_end(self, *, ok: bool) -> None:
-        tell, places = self.view.tell, self.stage.places
+        tell, places = self.view.tell, self.environment.places
         tell(f"\n{report.KEPT}" if ok else "\nA PROMISE WAS BROKEN: see above.")
         out, page = places.shown(places.out), places.out / "report.html"
         tell("\nLook next at\n")

@@ -1,4 +1,4 @@
-"""Asks every node as a stranger would, and notes what it answers.
+"""Requests to every node without credentials or without the role, and the answers to them.
 
 A node is asked in plain text, by TLS without a token, and with the token of a client that may only
 read.
@@ -20,7 +20,7 @@ _ANONYMOUS = (("GET", _KEY), ("PUT", _KEY), ("GET", "/v1/quorum"), ("GET", "/met
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class NodeListeners:
     """Where a node listens.
 
     Attributes:
@@ -99,13 +99,15 @@ class Findings:
         )
 
 
-async def visit(doors: Sequence[Door], reader: Credentials, findings: Findings) -> None:
+async def check_access(
+    listeners: Sequence[NodeListeners], reader: Credentials, findings: Findings
+) -> None:
     """Ask each node, and add what it answers.
 
     Args:
-        doors: the nodes.
+        listeners: the nodes.
         reader: of a client that may read and nothing else, with TLS and a token.
-        findings: of all visits.
+        findings: what the nodes answered.
 
     Raises:
         OSError: a node cannot be reached.
@@ -117,30 +119,38 @@ async def visit(doors: Sequence[Door], reader: Credentials, findings: Findings) 
     timeout = aiohttp.ClientTimeout(total=_WAIT_S)
     connector = aiohttp.TCPConnector(ssl=trusted)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        for door in doors:
-            for port in (door.api_port, door.peer_port):
-                place = f"{door.name}:{port}"
-                answer = await _plain(door.host, port)
+        for listener in listeners:
+            for port in (listener.api_port, listener.peer_port):
+                place = f"{listener.name}:{port}"
+                answer = await _plain(listener.host, port)
                 if answer:
                     findings.plain_answers.append(f"{place}: {answer[:40]!r}")
-                findings.versions[place] = await _version(door, port, trusted)
+                findings.versions[place] = await _version(listener, port, trusted)
 
             for method, path in _ANONYMOUS:
-                place = f"{door.name} {method} {path}"
-                findings.anonymous[place] = await _ask(session, door, method, path, {})
+                place = f"{listener.name} {method} {path}"
+                findings.anonymous[place] = await _ask(session, listener, method, path, {})
             known = {"Authorization": f"Bearer {token}"}
-            findings.reader_reads[door.name] = await _ask(session, door, "GET", "/v1/node", known)
-            findings.reader_writes[door.name] = await _ask(session, door, "PUT", _KEY, known)
+            findings.reader_reads[listener.name] = await _ask(
+                session, listener, "GET", "/v1/node", known
+            )
+            findings.reader_writes[listener.name] = await _ask(
+                session, listener, "PUT", _KEY, known
+            )
 
 
 async def _ask(
-    session: aiohttp.ClientSession, door: Door, method: str, path: str, headers: dict[str, str]
+    session: aiohttp.ClientSession,
+    listener: NodeListeners,
+    method: str,
+    path: str,
+    headers: dict[str, str],
 ) -> int:
     """The status of a request over TLS; 0 without an answer."""
     try:
         async with session.request(
             method,
-            f"https://{door.host}:{door.api_port}{path}",
+            f"https://{listener.host}:{listener.api_port}{path}",
             data=b"stranger" if method == "PUT" else None,
             headers=headers,
             server_hostname="localhost",
@@ -164,12 +174,12 @@ async def _plain(host: str, port: int) -> bytes:
         writer.close()
 
 
-async def _version(door: Door, port: int, trusted: ssl.SSLContext) -> str:
+async def _version(listener: NodeListeners, port: int, trusted: ssl.SSLContext) -> str:
     """The version of TLS after a handshake with a certificate that clients trust; "" without."""
     try:
         async with asyncio.timeout(_WAIT_S):
             _, writer = await asyncio.open_connection(
-                door.host, port, ssl=trusted, server_hostname="localhost"
+                listener.host, port, ssl=trusted, server_hostname="localhost"
             )
     except (TimeoutError, OSError):
         return ""

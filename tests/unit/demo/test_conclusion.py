@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kraftquorum_demo import pipeline
-from kraftquorum_demo.finale import Finale, Proof
+from kraftquorum_demo.access_check import Findings
+from kraftquorum_demo.conclusion import Conclusion, Proof
+from kraftquorum_demo.demo_state import DemoState
+from kraftquorum_demo.environment import Environment, Places
 from kraftquorum_demo.history import Act, Hang, Seat, Span
 from kraftquorum_demo.readback import ReadBack
 from kraftquorum_demo.record import Record as Account
-from kraftquorum_demo.scene import Scene
-from kraftquorum_demo.stage import Places, Stage
-from kraftquorum_demo.strangers import Findings
-from kraftquorum_demo.testing import A, B, C, quorum
+from kraftquorum_demo.sample_answers import A, B, C, quorum
 from kraftquorum_demo.verify import Verdict
 from raftnode.client import LogRecord
 from raftnode.core.types import Epoch, Offset
@@ -53,19 +53,19 @@ def write_replica(data: Path, name: str, values: list[bytes]) -> None:
 
 
 @pytest.fixture
-def finale(tmp_path) -> Finale:
+def conclusion(tmp_path) -> Conclusion:
     places = Places(tmp_path, tmp_path / "quorum.yaml", tmp_path / "crds.yaml")
     places.logs.mkdir()
-    stage = Stage(places, name="demo", wanted=3)
-    scene = Scene()
-    scene.history.acts.append(Act("Write", Span(1.0, 9.0)))
-    scene.history.observe(quorum(A, [A, B, C]), 1.0)
-    write = scene.record.begin("w0", None, b"v0", 1.0)
-    scene.record.acknowledge(write, 0, 2.0)
-    scene.record.close(9.0)
+    environment = Environment(places, name="demo", wanted=3)
+    state = DemoState()
+    state.history.acts.append(Act("Write", Span(1.0, 9.0)))
+    state.history.observe(quorum(A, [A, B, C]), 1.0)
+    write = state.record.begin("w0", None, b"v0", 1.0)
+    state.record.acknowledge(write, 0, 2.0)
+    state.record.close(9.0)
     for name in ("demo-0", "demo-1", "demo-2"):
         write_replica(places.data, name, [b"v0", b"v1"])
-    return Finale(stage, scene, Lines(), lambda: 12.0)
+    return Conclusion(environment, state, Lines(), lambda: 12.0)
 
 
 def proof(**figures: int) -> Proof:
@@ -73,8 +73,8 @@ def proof(**figures: int) -> Proof:
     return Proof(Verdict(**figures), ReadBack(log, (), 2), SAFE, [0, 1, 2])
 
 
-def test_kept_promises_end_with_0_a_report_and_a_picture(finale, tmp_path):
-    assert finale.conclude(proof(acknowledged=2), held=False) == 0
+def test_kept_promises_end_with_0_a_report_and_a_picture(conclusion, tmp_path):
+    assert conclusion.conclude(proof(acknowledged=2), held=False) == 0
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["ok"] is True
     names = ("encrypted", "anonymous_refused", "denied_by_role")
@@ -83,19 +83,19 @@ def test_kept_promises_end_with_0_a_report_and_a_picture(finale, tmp_path):
     assert report["seconds"]["whole_demo"] == 12.0
     assert report["longest_write_stall"]["seconds"] == 7.0
     assert (tmp_path / "timeline.png").exists()
-    assert "Every promise was kept." in finale.view.text
-    assert "agree byte by byte up to offset 2" in finale.view.text
+    assert "Every promise was kept." in conclusion.view.text
+    assert "agree byte by byte up to offset 2" in conclusion.view.text
 
 
-def test_the_stall_of_a_hung_disk_has_a_figure_of_its_own(finale, tmp_path):
-    record = finale.scene.record = Account()
+def test_the_stall_of_a_hung_disk_has_a_figure_of_its_own(conclusion, tmp_path):
+    record = conclusion.state.record = Account()
     for number, at_s in enumerate((1.0, 2.0, 5.0, 5.5, 6.0, 7.5)):
         record.acknowledge(record.begin("w0", None, b"%d" % number, 1.0), number, at_s)
     record.close(8.0)
-    finale.stage.seconds["hung_disk_stall"] = 3.0
+    conclusion.environment.seconds["hung_disk_stall"] = 3.0
     hang = Hang(Seat(0, "AAAAAAAAAAAAAAAAAAAAAQ"), 2.1, 5.2, 0.5, same_process=True)
     found = dataclasses.replace(proof(acknowledged=6), hang=hang)
-    assert finale.conclude(found, held=False) == 0
+    assert conclusion.conclude(found, held=False) == 0
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["hung_disk"]["write_stall"] == {"from_s": 2.0, "until_s": 5.0, "seconds": 3.0}
     assert report["longest_write_stall"] == {"from_s": 6.0, "until_s": 7.5, "seconds": 1.5}
@@ -107,11 +107,11 @@ def test_the_stall_of_a_hung_disk_has_a_figure_of_its_own(finale, tmp_path):
 @pytest.mark.parametrize(
     "figure", ["lost", "duplicated", "out_of_order", "bytes_mismatched", "unexpected"]
 )
-def test_one_broken_promise_ends_with_1(finale, tmp_path, figure):
-    assert finale.conclude(proof(acknowledged=2, **{figure: 1}), held=False) == 1
+def test_one_broken_promise_ends_with_1(conclusion, tmp_path, figure):
+    assert conclusion.conclude(proof(acknowledged=2, **{figure: 1}), held=False) == 1
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert (report["ok"], report[figure]) == (False, 1)
-    assert "A PROMISE WAS BROKEN" in finale.view.text
+    assert "A PROMISE WAS BROKEN" in conclusion.view.text
 
 
 @pytest.mark.parametrize(
@@ -125,36 +125,36 @@ def test_one_broken_promise_ends_with_1(finale, tmp_path, figure):
         ("denied_by_role", {"reader_reads": {"demo-0": 403}}),
     ],
 )
-def test_a_node_that_is_open_to_strangers_ends_with_1(finale, tmp_path, figure, change):
+def test_a_node_that_is_open_to_strangers_ends_with_1(conclusion, tmp_path, figure, change):
     found = dataclasses.replace(
         proof(acknowledged=2), strangers=dataclasses.replace(SAFE, **change)
     )
-    assert finale.conclude(found, held=False) == 1
+    assert conclusion.conclude(found, held=False) == 1
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert (report["ok"], report["security"][figure]) == (False, False)
 
 
-def test_files_that_differ_end_with_1(finale, tmp_path):
+def test_files_that_differ_end_with_1(conclusion, tmp_path):
     (tmp_path / "data" / "demo-2").rename(tmp_path / "data" / "old")
     write_replica(tmp_path / "data", "demo-2", [b"v0", b"vX"])
-    assert finale.conclude(proof(acknowledged=2), held=False) == 1
-    assert "The replicas' files do not agree" in finale.view.text
+    assert conclusion.conclude(proof(acknowledged=2), held=False) == 1
+    assert "The replicas' files do not agree" in conclusion.view.text
 
 
-def test_a_replica_whose_files_are_missing_ends_with_1(finale, tmp_path):
+def test_a_replica_whose_files_are_missing_ends_with_1(conclusion, tmp_path):
     (tmp_path / "data" / "demo-1").rename(tmp_path / "data" / "old")
-    assert finale.conclude(proof(acknowledged=2), held=False) == 1
-    assert "demo-1 ends at offset 0, before 2" in finale.view.text
+    assert conclusion.conclude(proof(acknowledged=2), held=False) == 1
+    assert "demo-1 ends at offset 0, before 2" in conclusion.view.text
 
 
-def test_a_held_demo_told_its_proof_before_and_has_no_whole_time(finale, tmp_path):
-    assert finale.conclude(proof(acknowledged=2), held=True) == 0
-    assert "The answers that the clients got" not in finale.view.text
+def test_a_held_demo_told_its_proof_before_and_has_no_whole_time(conclusion, tmp_path):
+    assert conclusion.conclude(proof(acknowledged=2), held=True) == 0
+    assert "The answers that the clients got" not in conclusion.view.text
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert "whole_demo" not in report["seconds"]
 
 
-def test_keeping_moves_data_out_and_removes_the_clusters_state(finale, tmp_path):
+def test_keeping_moves_data_out_and_removes_the_clusters_state(conclusion, tmp_path):
     claims = tmp_path / "state" / "volumes" / "by-claim" / "default"
     volume = tmp_path / "state" / "volumes" / "data" / "pvc-3"
     claims.mkdir(parents=True)
@@ -162,7 +162,7 @@ def test_keeping_moves_data_out_and_removes_the_clusters_state(finale, tmp_path)
     (claims / "data-demo-3").symlink_to(volume)
     (tmp_path / "state" / "logs").mkdir()
     (tmp_path / "state" / "logs" / "etcd.log").write_text("hello")
-    finale.keep()
+    conclusion.keep()
     assert not (tmp_path / "state").exists()
     assert (tmp_path / "data" / "demo-3").is_dir()
     assert (tmp_path / "logs" / "cluster" / "etcd.log").read_text() == "hello"
@@ -170,15 +170,15 @@ def test_keeping_moves_data_out_and_removes_the_clusters_state(finale, tmp_path)
 
 
 def test_what_the_pipeline_found_is_part_of_the_report_and_of_the_outcome(
-    finale, tmp_path, monkeypatch
+    conclusion, tmp_path, monkeypatch
 ):
     figures = {"rows": 2, "missing": 1, "duplicated": 0, "audit": "ok", "seconds": 9.5}
     outcome = pipeline.Outcome(figures, ok=False)
     asked = []
     monkeypatch.setattr(pipeline, "reason_to_leave_out", lambda: "")
     monkeypatch.setattr(pipeline, "run_pipeline", lambda *given: asked.append(given) or outcome)
-    finale.spark = True
-    assert finale.conclude(proof(acknowledged=2), held=False) == 1
+    conclusion.spark = True
+    assert conclusion.conclude(proof(acknowledged=2), held=False) == 1
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert (report["ok"], report["pipeline"]) == (False, figures)
     assert report["seconds"]["whole_demo"] == 12.0  # its time is apart
@@ -187,9 +187,9 @@ def test_what_the_pipeline_found_is_part_of_the_report_and_of_the_outcome(
 
 
 @pytest.mark.parametrize("spark", [True, False])
-def test_a_pipeline_that_is_left_out_changes_nothing(finale, tmp_path, monkeypatch, spark):
+def test_a_pipeline_that_is_left_out_changes_nothing(conclusion, tmp_path, monkeypatch, spark):
     monkeypatch.setattr(pipeline, "reason_to_leave_out", lambda: "there is no Java")
-    finale.spark = spark
-    assert finale.conclude(proof(acknowledged=2), held=False) == 0
-    assert ("The pipeline is left out: there is no Java." in finale.view.text) == spark
+    conclusion.spark = spark
+    assert conclusion.conclude(proof(acknowledged=2), held=False) == 0
+    assert ("The pipeline is left out: there is no Java." in conclusion.view.text) == spark
     assert "pipeline" not in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The replicas' own files, read when everything has stopped: do the logs agree, byte by byte?"""
+"""The comparison of the replicas' logs, byte by byte, once every process has stopped."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

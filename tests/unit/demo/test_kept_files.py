@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from kraftquorum_demo.history import Fault, Seat
-from kraftquorum_demo.keeping import keep_data, keep_events, keep_writes, tail
+from kraftquorum_demo.kept_files import keep_data, keep_events, keep_writes, tail
 from kraftquorum_demo.record import Record
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kraftquorum_demo import stage as stages
+from kraftquorum_demo import environment
+from kraftquorum_demo.environment import Environment, NoDns, Places, check_ports, locked
 from kraftquorum_demo.errors import DeadlineError, SetupError
-from kraftquorum_demo.stage import NoDns, Places, Stage, check_ports, locked
 from kraftquorum_devcluster.errors import CommandError
 
 
@@ -33,7 +33,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
 
 def test_a_taken_port_is_named_with_what_to_do(monkeypatch, session_network):
     host = session_network.host(9)
-    monkeypatch.setattr(stages, "_PROBE_ADDRESS", host)
+    monkeypatch.setattr(environment, "_PROBE_ADDRESS", host)
     check_ports()
     with socket.socket() as taken:
         taken.bind((host, 9080))
@@ -45,19 +45,19 @@ def test_a_taken_port_is_named_with_what_to_do(monkeypatch, session_network):
 def test_preparing_clears_away_what_an_earlier_demo_left_and_nothing_else(tmp_path):
     for name in ("data", "report.json", "mine"):
         (tmp_path / name).mkdir()
-    stage = Stage(places(tmp_path))
-    stage.prepare()
+    environment = Environment(places(tmp_path))
+    environment.prepare()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["credentials", "logs", "mine"]
-    assert (stage.name, stage.wanted) == ("demo", 3)
-    assert stage.resource_path == (
+    assert (environment.name, environment.wanted) == ("demo", 3)
+    assert environment.resource_path == (
         "/apis/kraftquorum.io/v1alpha1/namespaces/default/kraftquorums/demo"
     )
-    assert str(stage.endpoint(2)) == "demo-2.demo-peers.default.svc.cluster.local:9080"
+    assert str(environment.endpoint(2)) == "demo-2.demo-peers.default.svc.cluster.local:9080"
 
 
 def test_a_missing_manifest_says_where_to_run(tmp_path):
     with pytest.raises(SetupError, match="run the demo from the repository's root"):
-        Stage(Places(tmp_path, tmp_path / "none.yaml", tmp_path / "none.yaml")).prepare()
+        Environment(Places(tmp_path, tmp_path / "none.yaml", tmp_path / "none.yaml")).prepare()
 
 
 def test_paths_are_shown_from_here(tmp_path, monkeypatch):
@@ -81,17 +81,17 @@ class Kubectl:
 
 
 async def test_the_resource_is_asked_for_until_it_is_served(tmp_path):
-    stage = Stage(places(tmp_path))
-    stage.cluster = Kubectl(2)
-    await stage.apply_crds(5)
-    assert stage.cluster.asked == ["apply", "get", "get", "get"]
+    environment = Environment(places(tmp_path))
+    environment.cluster = Kubectl(2)
+    await environment.apply_crds(5)
+    assert environment.cluster.asked == ["apply", "get", "get", "get"]
 
 
 async def test_a_resource_that_is_never_served_is_a_deadline_with_what_was_said(tmp_path):
-    stage = Stage(places(tmp_path))
-    stage.cluster = Kubectl(1000)
+    environment = Environment(places(tmp_path))
+    environment.cluster = Kubectl(1000)
     with pytest.raises(DeadlineError, match=r"kraftquorums are served; .* a resource type"):
-        await stage.apply_crds(0.05)
+        await environment.apply_crds(0.05)
 
 
 async def test_names_outside_the_hosts_file_do_not_wait_for_dns():

@@ -1,4 +1,4 @@
-"""Puts what is left behind where people look for it: data, logs, the account of the writes."""
+"""The files that a run leaves behind: data, logs, the account of the writes."""
 
 import hashlib
 import json
@@ -9,9 +9,9 @@ from pathlib import Path
 from kraftquorum_devcluster.cluster import DevCluster
 from kraftquorum_devcluster.errors import DevClusterError
 
+from .environment import NAMESPACE
 from .history import Fault
 from .record import Write
-from .stage import NAMESPACE
 
 _VALUE_SHOWN = 16
 _DESCRIBED = ("krq", "statefulset", "pods", "pvc")

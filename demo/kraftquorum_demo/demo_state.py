@@ -1,4 +1,4 @@
-"""What there is to be seen at a moment: read by the views, written by the script."""
+"""The state of a demo at a moment: written by the script, read by the views."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from .resource import Resource
 
 
 @dataclass(slots=True)
-class Scene:
+class DemoState:
     """The state of the demo, in parts that each have one writer."""
 
     record: Record = field(default_factory=Record)

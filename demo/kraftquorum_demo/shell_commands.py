@@ -1,4 +1,4 @@
-"""What to play with while the demo is left running."""
+"""Shell commands for the quorum of a demo that is left running, and their variables."""
 
 import shlex
 import sys
@@ -8,22 +8,22 @@ from kraftquorum_devcluster.paths import binaries_dir
 from kraftquorum_operator import names
 
 from .credentials import APP, PROMETHEUS
-from .stage import NAMESPACE, Stage
+from .environment import NAMESPACE, Environment
 
 _NODES_SHOWN = 3
 ENV_FILE = "env"
 
 
-def write_env(stage: Stage) -> Path:
+def write_env(environment: Environment) -> Path:
     """Write the file that sets a shell up for this cluster; returns it."""
-    path = stage.places.out / ENV_FILE
-    servers = ",".join(str(stage.endpoint(node)) for node in range(_NODES_SHOWN))
-    files = stage.client_files
+    path = environment.places.out / ENV_FILE
+    servers = ",".join(str(environment.endpoint(node)) for node in range(_NODES_SHOWN))
+    files = environment.client_files
     programs = f"{Path(sys.executable).parent}:{binaries_dir()}"
     lines = [
         f"export PATH={shlex.quote(programs)}:$PATH",
-        f"export KUBECONFIG={shlex.quote(str(stage.cluster.kubeconfig))}",
-        f"export KRAFTQUORUM_HOSTS_FILE={shlex.quote(str(stage.cluster.hosts_file))}",
+        f"export KUBECONFIG={shlex.quote(str(environment.cluster.kubeconfig))}",
+        f"export KRAFTQUORUM_HOSTS_FILE={shlex.quote(str(environment.cluster.hosts_file))}",
         f"export RAFTNODE_BOOTSTRAP_SERVER={servers}",
         f"export RAFTNODE_CLIENT_CA_FILE={shlex.quote(str(files.ca_file))}",
         f"export RAFTNODE_CLIENT_TOKEN_FILE={shlex.quote(str(files.token_file(APP)))}",
@@ -33,29 +33,32 @@ def write_env(stage: Stage) -> Path:
     return path
 
 
-def commands(stage: Stage, env: Path) -> list[str]:
+def commands(environment: Environment, env: Path) -> list[str]:
     """Lines to copy into another terminal."""
     return [
         f". {env}",
-        f"kubectl --kubeconfig {stage.cluster.kubeconfig} get krq,pods",
-        f"kubectl describe krq {stage.name}",
-        f"kubectl scale krq/{stage.name} --replicas=5",
+        f"kubectl --kubeconfig {environment.cluster.kubeconfig} get krq,pods",
+        f"kubectl describe krq {environment.name}",
+        f"kubectl scale krq/{environment.name} --replicas=5",
         "raftnode metadata-quorum describe --status",
         "raftnode metadata-quorum describe --replication",
         "raftnode kv get Europe/Berlin | tail -1",
         "raftnode kv put hello world",
-        f"curl -s {stage.operator.metrics_url} | grep ^kraftquorum",
+        f"curl -s {environment.operator.metrics_url} | grep ^kraftquorum",
         (
             "curl -s --cacert $RAFTNODE_CLIENT_CA_FILE "
             '-H "Authorization: Bearer $(cat $METRICS_TOKEN_FILE)" '
-            f"--connect-to localhost:{names.API_PORT}:{_api(stage, 0)} "
+            f"--connect-to localhost:{names.API_PORT}:{_api(environment, 0)} "
             f"https://localhost:{names.API_PORT}/metrics | grep ^raft"
         ),
-        f"find {stage.volume(0)} -mindepth 1 -delete   # a disk, under its running process",
-        f"echo sync hang > {stage.disk_faults(0).path}   # a disk hangs until this file is deleted",
+        f"find {environment.volume(0)} -mindepth 1 -delete   # a disk, under its running process",
+        (
+            f"echo sync hang > {environment.disk_faults(0).path}   "
+            "# a disk hangs until this file is deleted"
+        ),
     ]
 
 
-def _api(stage: Stage, node_id: int) -> str:
-    address = stage.cluster.pod_address(NAMESPACE, stage.pod(node_id))
+def _api(environment: Environment, node_id: int) -> str:
+    address = environment.cluster.pod_address(NAMESPACE, environment.pod(node_id))
     return f"{address}:{names.API_PORT}"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from kraftquorum_demo.access_check import Findings, NodeListeners, check_access
 from kraftquorum_demo.credentials import PROMETHEUS, REPORTS, ClientFiles
-from kraftquorum_demo.strangers import Door, Findings, visit
 from proofkit.certificates import Authority
 from raftnode.client import Credentials
 
@@ -49,7 +49,7 @@ async def found(host: str, node: Node, reader: Credentials, tls: ssl.SSLContext 
     try:
         for port in (9080, 9093):
             await web.TCPSite(runner, host, port, ssl_context=tls).start()
-        await visit([Door("demo-0", host, 9080, 9093)], reader, findings)
+        await check_access([NodeListeners("demo-0", host, 9080, 9093)], reader, findings)
     finally:
         await runner.cleanup()
     return findings

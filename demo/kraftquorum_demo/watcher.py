@@ -1,4 +1,4 @@
-"""Looks at the quorum and at the resource, several times a second, and waits for what should come.
+"""The watcher: asks the quorum and the API server several times a second, and waits for changes.
 
 What the resource's status says is what any user of `kubectl` sees; who votes and who
 leads is asked of the quorum itself, confirmed by a majority.
@@ -15,10 +15,10 @@ from kraftquorum_devcluster.errors import ApiError
 from raftnode.api.model import QuorumInfo
 from raftnode.client import ClientError, QuorumClient
 
+from .demo_state import DemoState
 from .errors import DeadlineError
 from .history import Seat
 from .resource import Resource
-from .scene import Scene
 
 _QUORUM_EVERY_S = 0.1
 _RESOURCE_EVERY_S = 0.15
@@ -29,7 +29,7 @@ _SILENT_S = 1.0
 
 @dataclass(slots=True)
 class Watcher:
-    """Keeps the scene's quorum and resource up to date; `until` waits on them.
+    """Keeps the state's quorum and resource up to date; `until` waits on them.
 
     Attributes:
         path: Of the resource at the API server.
@@ -38,7 +38,7 @@ class Watcher:
     client: QuorumClient
     api: ApiClient
     path: str
-    scene: Scene
+    state: DemoState
     clock: Callable[[], float]
     say: Callable[[str], None]
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -46,12 +46,12 @@ class Watcher:
     @property
     def quorum(self) -> QuorumInfo | None:
         """What the leader says; None while none answers."""
-        return self.scene.quorum
+        return self.state.quorum
 
     @property
     def resource(self) -> Resource:
         """What the API server says."""
-        return self.scene.resource
+        return self.state.resource
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -70,8 +70,8 @@ class Watcher:
             if quorum is not None:
                 answered_s = now_s
             if quorum is not None or now_s - answered_s > _SILENT_S:
-                self.scene.quorum = quorum
-                for text in self.scene.history.observe(quorum, answered_s):
+                self.state.quorum = quorum
+                for text in self.state.history.observe(quorum, answered_s):
                     self.say(text)
             self._tell()
             await asyncio.sleep(_QUORUM_EVERY_S)
@@ -83,7 +83,7 @@ class Watcher:
                 resource = Resource.of(await self.api.get(self.path))
             except (ApiError, aiohttp.ClientError, TimeoutError):
                 resource = self.resource
-            self.scene.resource = resource
+            self.state.resource = resource
             doing = resource.waiting_for or resource.action or resource.phase
             if doing and doing != said:
                 said = doing

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kraftquorum_demo.beside import beside, together
+from kraftquorum_demo.task_groups import run_together, run_with_background
 
 
 async def forever(ended: list[str]) -> None:
@@ -21,21 +21,21 @@ async def fail(error: Exception) -> None:
 
 async def test_what_runs_in_the_background_ends_with_the_script():
     ended: list[str] = []
-    await beside(asyncio.sleep(0.01), forever(ended), forever(ended))
+    await run_with_background(asyncio.sleep(0.01), forever(ended), forever(ended))
     assert ended == ["background", "background"]
 
 
 async def test_the_first_failure_ends_all_and_is_raised_as_it_is():
     ended: list[str] = []
     with pytest.raises(KeyError, match="planted"):
-        await beside(forever(ended), forever(ended), fail(KeyError("planted")))
+        await run_with_background(forever(ended), forever(ended), fail(KeyError("planted")))
     assert ended == ["background", "background"]
     with pytest.raises(KeyError, match="planted"):
-        await together(forever(ended), together(fail(KeyError("planted"))))
+        await run_together(forever(ended), run_together(fail(KeyError("planted"))))
 
 
 async def test_a_failing_script_ends_the_background():
     ended: list[str] = []
     with pytest.raises(OSError, match="planted"):
-        await beside(fail(OSError("planted")), forever(ended))
+        await run_with_background(fail(OSError("planted")), forever(ended))
     assert ended == ["background"]

@@ -1,4 +1,4 @@
-"""Made-up answers of a quorum, for tests of what reads them."""
+"""Sample answers of a quorum, for tests of what reads them."""
 
 import uuid
 from collections.abc import Sequence

@@ -355,7 +355,7 @@ def test_target_of_a_reassignment_above_the_leader_is_reached(leads: str):
     if leads != "1":
         book.elect(leads)
         book.run(2000)
-    book.sounded = False
+    book.rounds_answered = False
     book.reassign(leads, "1", "2", "4")
     book.run(30_000)
     [leader] = book.leaders

@@ -84,7 +84,7 @@ def with_observers(*names: str, voters: tuple[str, ...] = ("1", "2", "3")) -> Pl
     "core.membership.reassignment:_step",
     "[voter for voter in going if voter.key != replica.key]",
     "list(going)",
-    "core.membership.voter_changes:_sound",
+    "core.membership.voter_changes:_confirm_majority",
     "if there < after.majority:",
     "if False:",
 )

@@ -223,7 +223,7 @@ def test_no_voter_is_removed_while_the_leader_itself_does_not_keep_up():
 def test_no_voter_is_removed_by_a_leader_whose_idle_disk_hangs():
     """Nothing waits for the disk yet, so nothing shows that it hangs but a write."""
     book = quiet("1", "2", "3")
-    book.sounded = False
+    book.rounds_answered = False
     book.hang("1")
     asked = book.remove("1", "3")
     book.settle()

@@ -178,7 +178,7 @@ def test_replaced_voter_is_removed_once_though_two_want_it_gone():
     "core.membership.voter_changes:obstacle",
     "if replica.log.voter_record.offset >= replica.high_watermark:",
     'if change.kind == "remove":\n        return None\n    if False:',
-    "core.membership.voter_changes:_sound",
+    "core.membership.voter_changes:_confirm_majority",
     "if there < after.majority:",
     "if False:",
 )

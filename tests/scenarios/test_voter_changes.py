@@ -196,7 +196,7 @@ def test_voters_apply_on_append_and_revert_on_truncation():
     "core.membership.voter_changes:obstacle",
     "if able < after.majority:",
     "if False:",
-    "core.membership.voter_changes:_sound",
+    "core.membership.voter_changes:_confirm_majority",
     "if there < after.majority:",
     "if False:",
 )

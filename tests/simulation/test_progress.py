@@ -12,7 +12,7 @@ from raftnode.core.elections import election
 from raftnode.core.events import AddVoterRequested
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
-from raftnode.core.roles import Leader, Sounding
+from raftnode.core.roles import ConfirmationRound, Leader
 from raftnode.core.types import Voter
 
 
@@ -148,7 +148,9 @@ def wedged() -> World:
     voters, record = old.core.replica.log.voters, old.core.replica.log.voter_record
     role = old.core.replica.role
     assert isinstance(role, Leader)
-    asked = role.soundings["add", observer.key] = Sounding(0, old.core.replica.now_ms)
+    asked = role.confirmation_rounds["add", observer.key] = ConfirmationRound(
+        0, old.core.replica.now_ms
+    )
     assert asked.token == 0  # all have answered it (S34)
     old.ask(
         lambda request_id: AddVoterRequested(

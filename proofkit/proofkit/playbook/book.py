@@ -33,7 +33,7 @@ from raftnode.core.events import (
 )
 from raftnode.core.messages import VoteRequest, VoteResponse
 from raftnode.core.records import RAFT_VERSION
-from raftnode.core.roles import Follower, Leader, Resigned, Sounding, Unattached
+from raftnode.core.roles import ConfirmationRound, Follower, Leader, Resigned, Unattached
 from raftnode.core.state import Latch
 from raftnode.core.types import (
     Epoch,
@@ -49,12 +49,12 @@ from raftnode.core.types import (
 CLUSTER_ID = "playbook"
 
 
-class Heard(dict[tuple[str, ReplicaKey], Sounding]):
-    """Soundings of a leader that all replicas have just answered (S34)."""
+class AnsweredRounds(dict[tuple[str, ReplicaKey], ConfirmationRound]):
+    """Confirmation rounds of a leader that all replicas have answered (S34)."""
 
     def get(self, *_: object) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A round of the first token, which every other one is newer than."""
-        return Sounding(0, sys.maxsize)
+        return ConfirmationRound(0, sys.maxsize)
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Playbook(Table):
 
     disks_work: bool = True
     """Whether `settle` and `run` let disks store and read snapshots."""
-    sounded: bool = True
+    rounds_answered: bool = True
     """Whether a leader that is asked for a change of voters has an answer of all of them (S34).
 
     Then it is appended at once, unless something else is in its way.
@@ -285,7 +285,7 @@ class Playbook(Table):
     ) -> int:
         """Ask for AddVoter with the voter record that the replica has now."""
         record = expected or self.seats[name].replica.log.voter_record
-        self._sound(name)
+        self._answer_rounds(name)
         old = key_of(replaces) if replaces else None
         return self.ask(
             name,
@@ -304,7 +304,7 @@ class Playbook(Table):
     ) -> int:
         """Ask for RemoveVoter with the voter record that the replica has now."""
         record = expected or self.seats[name].replica.log.voter_record
-        self._sound(name)
+        self._answer_rounds(name)
         return self.ask(
             name,
             lambda request_id: RemoveVoterRequested(
@@ -329,7 +329,7 @@ class Playbook(Table):
             return Target(key.node_id, key.directory_id)
 
         wanted = tuple(target(text) for text in targets)
-        self._sound(name)
+        self._answer_rounds(name)
         return self.ask(
             name,
             lambda request_id: ReassignmentRequested(
@@ -337,10 +337,10 @@ class Playbook(Table):
             ),
         )
 
-    def _sound(self, name: str) -> None:
+    def _answer_rounds(self, name: str) -> None:
         role = self.seats[name].replica.role
-        if self.sounded and isinstance(role, Leader):
-            role.soundings = Heard()
+        if self.rounds_answered and isinstance(role, Leader):
+            role.confirmation_rounds = AnsweredRounds()
 
     def upgrade(self, name: str, version: int, *, within_ms: int = 5000) -> int:
         """Ask for a raft.version to be finalised."""

@@ -147,7 +147,7 @@ class Confirmation:
 
 
 @dataclass(slots=True)
-class Sounding:
+class ConfirmationRound:
     """A round in which the reachable replicas answer, before the voters are changed (S34)."""
 
     token: int
@@ -181,8 +181,8 @@ class Leader:
     confirmations: list[Confirmation] = field(default_factory=list[Confirmation])
     uncommitted: Uncommitted = field(default_factory=Uncommitted)
     changes: list[PendingChange] = field(default_factory=list[PendingChange])
-    soundings: dict[tuple[str, ReplicaKey], Sounding] = field(
-        default_factory=dict[tuple[str, ReplicaKey], Sounding]
+    confirmation_rounds: dict[tuple[str, ReplicaKey], ConfirmationRound] = field(
+        default_factory=dict[tuple[str, ReplicaKey], ConfirmationRound]
     )
     """By kind and key of the change that has no other obstacle."""
     upgrade: PendingUpgrade | None = None

@@ -88,7 +88,7 @@ def _take_in(
     elif (stale := _stale(replica, pending)) is not None:
         return stale
     role.target = pending
-    role.soundings.clear()  # the steps towards it ask again who is there (S34)
+    role.confirmation_rounds.clear()  # the steps towards it ask again who is there (S34)
     return None
 
 

@@ -34,7 +34,7 @@ from raftnode.core.reasons.waits import (
 from raftnode.core.records import AddVoter, RemoveVoter
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
-from raftnode.core.roles import Leader, Sounding
+from raftnode.core.roles import ConfirmationRound, Leader
 from raftnode.core.types import ReplicaKey, Voter, VoterSet
 
 
@@ -159,9 +159,9 @@ def abandon(replica: Replica, request_id: int) -> None:
 
 
 def _forget(role: Leader, change: PendingChange) -> None:
-    """Drop a change: a later request for the same change sounds out the replicas again (S34)."""
+    """Drop a change: a later request for the same change begins another confirmation round (S34)."""
     role.changes.remove(change)
-    role.soundings.pop((change.kind, change.key), None)
+    role.confirmation_rounds.pop((change.kind, change.key), None)
 
 
 def advance(replica: Replica, role: Leader) -> None:
@@ -196,9 +196,9 @@ def what_holds_back(replica: Replica, role: Leader, change: PendingChange) -> Wa
     """What a change waits for before it may be appended; None: nothing."""
     reason = obstacle(replica, role, change)
     if reason is not None:
-        role.soundings.pop((change.kind, change.key), None)
+        role.confirmation_rounds.pop((change.kind, change.key), None)
         return reason
-    return _sound(replica, role, change)
+    return _confirm_majority(replica, role, change)
 
 
 def obstacle(replica: Replica, role: Leader, change: PendingChange) -> Wait | None:
@@ -218,20 +218,22 @@ def obstacle(replica: Replica, role: Leader, change: PendingChange) -> Wait | No
     return None
 
 
-def _sound(replica: Replica, role: Leader, change: PendingChange) -> Wait | None:
+def _confirm_majority(replica: Replica, role: Leader, change: PendingChange) -> Wait | None:
     """Begin a round, and wait until a majority of the set after the change has answered (S34).
 
     A replica that fetched a moment ago may be down now, and the smaller set would wait for it for
     ever. An answer takes up to two rounds of Fetches, each of up to an election timeout (S13).
     """
     name, lasts_ms = (change.kind, change.key), 2 * replica.config.election_timeout_ms
-    sounding = role.soundings.get(name)
-    if sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms:
+    confirmation = role.confirmation_rounds.get(name)
+    if confirmation is None or replica.now_ms - confirmation.began_ms >= lasts_ms:
         read_lease.begin_round(replica, role)
-        sounding = role.soundings[name] = Sounding(role.round_token, replica.now_ms)
+        confirmation = role.confirmation_rounds[name] = ConfirmationRound(
+            role.round_token, replica.now_ms
+        )
     after = change.applied_to(replica.log.voters)
     there = sum(
-        key == replica.key or role.progress[key].round_token >= sounding.token
+        key == replica.key or role.progress[key].round_token >= confirmation.token
         for key in _able(replica, role, after)
     )
     if there < after.majority:
@@ -267,7 +269,7 @@ def append(replica: Replica, role: Leader, change: PendingChange) -> None:
     record = AddVoter(change.voter) if change.kind == "add" else RemoveVoter(change.key)
     change.appended = replica.append_control(record).base_offset
     change.waiting_for = Awaited.NEW_MAJORITY
-    role.soundings.clear()
+    role.confirmation_rounds.clear()
     if change.kind == "add":
         role.progress[change.key].begin_done = False
 

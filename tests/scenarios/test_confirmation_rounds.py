@@ -1,7 +1,7 @@
 """S34: before the voters change, a majority of the set after the change says that it is there.
 
-A voter counts as caught up for a fetch time-out after its last Fetch. Whoever died within that
-time would be leant on, and a smaller set with a dead voter in it can have no majority for ever.
+A voter counts as caught up for a fetch timeout after its last Fetch. The leader would count a voter
+that died within that time, and a smaller set with a dead voter in it can have no majority for ever.
 """
 
 import pytest
@@ -12,7 +12,7 @@ from raftnode.core.effects import Refused, VoterChangeCompleted
 from raftnode.core.membership import voter_changes
 from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.reasons.waits import AnsweringMajority, CaughtUpMajority
-from raftnode.core.roles import Leader, Sounding
+from raftnode.core.roles import ConfirmationRound, Leader
 
 pytestmark = pytest.mark.rule("S34")
 
@@ -21,7 +21,7 @@ def quiet(*names: str, config: CoreConfig | None = None) -> Playbook:
     """A quorum in which nobody was asked lately who is there."""
     book = Playbook.formed(*names, config=config)
     book.run(1000)
-    book.sounded = False
+    book.rounds_answered = False
     return book
 
 
@@ -34,7 +34,7 @@ def role_of(book: Playbook, name: str) -> Leader:
 @pytest.mark.parametrize("ago_ms", [500, 1000, 1900])
 @pytest.mark.rule("S13")
 @pytest.mark.without(
-    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+    "core.membership.voter_changes:_confirm_majority", "if there < after.majority:", "if False:"
 )
 def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_died(ago_ms: int):
     """Of {1,2,3} 2 dies and 3 is to go: {1,2} could never commit that, nor anything else."""
@@ -54,17 +54,17 @@ def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_d
 
 @pytest.mark.rule("S13")
 @pytest.mark.without(
-    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+    "core.membership.voter_changes:_confirm_majority", "if there < after.majority:", "if False:"
 )
 @pytest.mark.without(
-    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+    "core.membership.voter_changes:_confirm_majority", "if there < after.majority:", "if False:"
 )
 def test_nobody_is_added_to_a_lone_voter_who_just_died():
     """{1} becomes {1,2}, which needs both."""
     book = Playbook.formed("1")
     book.observer("2")
     book.run(1500)
-    book.sounded = False
+    book.rounds_answered = False
     book.crash("2")
     book.run(1000)
     asked = book.add("1", "2")
@@ -80,7 +80,7 @@ def test_nobody_is_added_to_a_lone_voter_who_just_died():
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.membership.voter_changes:_sound", "if there < after.majority:", "if False:"
+    "core.membership.voter_changes:_confirm_majority", "if there < after.majority:", "if False:"
 )
 def test_a_reassignment_removes_who_just_died_before_who_is_well():
     """To {1} from {1,2,3}, of which 3 died: without 2 first, {1,3} would be the end of it."""
@@ -104,7 +104,7 @@ def test_it_costs_one_round_and_waits_for_nothing_else():
     book.settle()
     assert book.now_ms == before_ms
     assert isinstance(book.answer(asked), VoterChangeCompleted)
-    assert not role_of(book, "1").soundings
+    assert not role_of(book, "1").confirmation_rounds
 
 
 def test_fetches_that_wait_for_news_are_answered_at_once():
@@ -116,9 +116,9 @@ def test_fetches_that_wait_for_news_are_answered_at_once():
 
 
 @pytest.mark.without(
-    "core.membership.voter_changes:_sound",
-    "sounding is None or replica.now_ms - sounding.began_ms >= lasts_ms",
-    "sounding is None",
+    "core.membership.voter_changes:_confirm_majority",
+    "confirmation is None or replica.now_ms - confirmation.began_ms >= lasts_ms",
+    "confirmation is None",
 )
 def test_answers_count_for_twice_an_election_time_out():
     """2 answers at once and dies; 3, whom the set after the change needs too, much later."""
@@ -132,9 +132,9 @@ def test_answers_count_for_twice_an_election_time_out():
     book.crash("2")
     began_ms = book.now_ms
     for wait_ms in (2 * book.config.election_timeout_ms - 1, 1):
-        assert role_of(book, "1").soundings["remove", key_of("5")].began_ms == began_ms
+        assert role_of(book, "1").confirmation_rounds["remove", key_of("5")].began_ms == began_ms
         book.wait(wait_ms, "1")
-    assert role_of(book, "1").soundings["remove", key_of("5")].began_ms == book.now_ms
+    assert role_of(book, "1").confirmation_rounds["remove", key_of("5")].began_ms == book.now_ms
     book.deliver(source="1", target="3")
     book.deliver(source="3", target="1")
     assert (book.answer(asked), book.voters("1")) == (None, "{1,2,3,4,5}")
@@ -145,7 +145,7 @@ def test_answers_count_for_twice_an_election_time_out():
 
 @pytest.mark.without(
     "core.membership.voter_changes:_forget",
-    "role.soundings.pop((change.kind, change.key), None)",
+    "role.confirmation_rounds.pop((change.kind, change.key), None)",
     "pass",
 )
 def test_an_answer_to_a_change_that_was_given_up_counts_for_no_later_one():
@@ -158,7 +158,7 @@ def test_an_answer_to_a_change_that_was_given_up_counts_for_no_later_one():
     book.settle()
     book.wait(100, "1")
     assert isinstance(book.answer(first), Refused)
-    assert not role_of(book, "1").soundings
+    assert not role_of(book, "1").confirmation_rounds
     book.crash("2")
     again = book.remove("1", "5")
     assert role_of(book, "1").changes[0].waiting_for == AnsweringMajority(1, of=4, needed=3)
@@ -170,7 +170,7 @@ def test_an_answer_to_one_change_counts_for_no_other():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1500)
-    book.sounded = False
+    book.rounds_answered = False
     book.isolate("3", "4")
     book.add("1", "4", within_ms=300)
     book.settle()
@@ -184,31 +184,39 @@ def test_an_answer_to_one_change_counts_for_no_other():
 
 @pytest.mark.without(
     "core.membership.voter_changes:what_holds_back",
-    "role.soundings.pop((change.kind, change.key), None)",
+    "role.confirmation_rounds.pop((change.kind, change.key), None)",
     "pass",
 )
 def test_what_was_answered_before_something_came_in_the_way_does_not_count_after_it():
     book = quiet("1", "2", "3")
     role = role_of(book, "1")
-    role.soundings["remove", key_of("3")] = Sounding(0, book.now_ms)
+    role.confirmation_rounds["remove", key_of("3")] = ConfirmationRound(0, book.now_ms)
     role.progress[key_of("2")].last_fetch_ms = -10_000
     book.remove("1", "3")
     assert role.changes[0].waiting_for == CaughtUpMajority(1, of=2, needed=2)
-    assert not role.soundings
+    assert not role.confirmation_rounds
 
 
-@pytest.mark.without("core.membership.reassignment:_take_in", "role.soundings.clear()", "pass")
+@pytest.mark.without(
+    "core.membership.reassignment:_take_in", "role.confirmation_rounds.clear()", "pass"
+)
 def test_another_target_asks_anew():
     book = quiet("1", "2", "3")
-    role_of(book, "1").soundings["remove", key_of("2")] = Sounding(0, book.now_ms)
+    role_of(book, "1").confirmation_rounds["remove", key_of("2")] = ConfirmationRound(
+        0, book.now_ms
+    )
     book.reassign("1", "1", "3")
-    assert not role_of(book, "1").soundings
+    assert not role_of(book, "1").confirmation_rounds
 
 
-@pytest.mark.without("core.membership.voter_changes:append", "role.soundings.clear()", "pass")
+@pytest.mark.without(
+    "core.membership.voter_changes:append", "role.confirmation_rounds.clear()", "pass"
+)
 def test_each_change_asks_anew():
     book = quiet("1", "2", "3", "4", "5")
-    role_of(book, "1").soundings["remove", key_of("4")] = Sounding(0, book.now_ms)
+    role_of(book, "1").confirmation_rounds["remove", key_of("4")] = ConfirmationRound(
+        0, book.now_ms
+    )
     book.remove("1", "5")
     book.settle()
     book.crash("2")
@@ -218,7 +226,7 @@ def test_each_change_asks_anew():
 
 
 @pytest.mark.without(
-    "core.membership.voter_changes:_sound",
+    "core.membership.voter_changes:_confirm_majority",
     "2 * replica.config.election_timeout_ms",
     "replica.config.election_timeout_ms",
 )
@@ -241,7 +249,9 @@ def test_voters_that_take_as_long_as_they_may_are_waited_for():
     assert isinstance(book.answer(asked), VoterChangeCompleted)
 
 
-@pytest.mark.without("core.membership.voter_changes:_sound", "_able(replica, role, after)", "after")
+@pytest.mark.without(
+    "core.membership.voter_changes:_confirm_majority", "_able(replica, role, after)", "after"
+)
 def test_who_is_there_and_not_caught_up_does_not_count():
     book = quiet("1", "2", "3", "4")
     asked = book.remove("1", "4")
@@ -249,7 +259,7 @@ def test_who_is_there_and_not_caught_up_does_not_count():
     for name in ("2", "3"):
         progress[key_of(name)].round_token = role_of(book, "1").round_token
     progress[key_of("2")].fenced = progress[key_of("3")].fenced = True
-    assert voter_changes._sound(
+    assert voter_changes._confirm_majority(
         book["1"].replica, role_of(book, "1"), role_of(book, "1").changes[0]
     ) == AnsweringMajority(1, of=3, needed=2)
     assert book.answer(asked) is None

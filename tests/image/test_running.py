@@ -70,7 +70,9 @@ def test_version_is_printed(docker, figures):
     assert done.stdout.startswith("raftnode ")
 
 
-def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers, figures, host):
+def test_node_lives_serves_transfers_leadership_and_ends_by_the_signal(
+    docker, containers, figures, host
+):
     name, seconds = start_node(docker, containers, host)
     figures["node_live_s"] = round(seconds, 2)
 
@@ -85,7 +87,7 @@ def test_node_lives_serves_hands_over_and_ends_by_the_signal(docker, containers,
     docker.ask(
         "exec", name, "raftnode", "kv", "put", "k", "v", "--bootstrap-server", f"{host}:9080"
     )
-    assert "only voter" in docker.ask("exec", name, "raftnode", "node", "hand-over")
+    assert "only voter" in docker.ask("exec", name, "raftnode", "node", "transfer-leadership")
 
     docker.ask("stop", "--time", "45", name)
     state = json.loads(docker.ask("inspect", "--format", "{{json .State}}", name))

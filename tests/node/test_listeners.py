@@ -74,7 +74,7 @@ async def test_the_hook_before_a_stop_finds_the_admin_listener(quorum: LocalQuor
     hook = await asyncio.create_subprocess_exec(
         leader.command[0],
         "node",
-        "hand-over",
+        "transfer-leadership",
         "--timeout-ms=20000",
         env={**os.environ, **leader.environment},
         stdout=asyncio.subprocess.PIPE,

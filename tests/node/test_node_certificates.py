@@ -30,7 +30,7 @@ async def run_hook(node: LocalNode, files: Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("raftnode")),
         "node",
-        "hand-over",
+        "transfer-leadership",
         env={
             **os.environ,
             **node.environment,

@@ -145,7 +145,7 @@ async def test_a_leader_whose_disk_is_wiped_under_it_is_replaced(quorum):
 
 
 @pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="30000")
-async def test_a_stopped_leader_hands_over_quickly_and_exits_cleanly(quorum):
+async def test_a_stopped_leader_transfers_leadership_quickly_and_exits_cleanly(quorum):
     """Without its word the others would miss it for 30 s before they stand."""
     await quorum.form(3)
 

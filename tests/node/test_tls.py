@@ -593,7 +593,7 @@ async def roll(quorum: LocalQuorum, client: QuorumClient, mode: str) -> None:
         process = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("raftnode")),
             "node",
-            "hand-over",
+            "transfer-leadership",
             *flags,
             env={**os.environ, **node.environment},
             stdout=asyncio.subprocess.PIPE,

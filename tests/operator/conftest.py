@@ -33,7 +33,7 @@ LEASE_S = 2
 PATIENCE_S = 180.0
 """How long a test waits for something good: only one that fails ever waits so long."""
 STALL_MAX_S = 15.0
-"""An orderly hand-over takes tens of milliseconds, an election a few seconds on a busy machine."""
+"""A leadership transfer takes tens of milliseconds, an election a few seconds on a busy machine."""
 
 PLURALS = {
     "krq": "apis/kraftquorum.io/v1alpha1/namespaces/{}/kraftquorums",

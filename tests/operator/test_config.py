@@ -12,7 +12,7 @@ from kraftquorum_operator import names
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 CALM = {"fetch_timeout_ms": 9000}
-"""No election but by a hand-over, however slow the machine."""
+"""No election but by a leadership transfer, however slow the machine."""
 CALM_GRACE = {"gracePeriodSeconds": 9}
 EIGHTH = str((1 << 30) // 8)
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900
 
 MAY_GO, TOO_MANY = 201, 429
 CALM = {"fetch_timeout_ms": 9000}
-"""No election but by a hand-over, and no voter that falls behind, however slow the machine."""
+"""No election but by a leadership transfer, and no voter that falls behind, however slow the machine."""
 
 
 def _budget_counts(krq, needed: int, voters: range) -> bool:

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900
 
 GRACE = {"gracePeriodSeconds": 2}
 CALM = {"fetchTimeoutMs": 9000}
-"""No election but by a hand-over, however slow the machine: the steps are compared."""
+"""No election but by a leadership transfer, however slow the machine: the steps are compared."""
 CALM_GRACE = {"gracePeriodSeconds": 9}
 """No replica counts as silent before that time-out is over."""
 

@@ -24,7 +24,7 @@ from raftnode.core.types import Endpoint
 pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 CALM = {"fetch_timeout_ms": 9000}
-"""No election but by a hand-over, however slow the machine."""
+"""No election but by a leadership transfer, however slow the machine."""
 SPEC: dict[str, Any] = {
     "voters": 3,
     "config": CALM,
@@ -71,7 +71,7 @@ class Clients:
     def finish(self, writers: BackgroundWriters, *, rolled: bool) -> None:
         """No write was lost, doubled or refused.
 
-        Each writer's write that is in flight while a restarted leader hands over may have an unknown
+        Each writer's write that is in flight while a restarted leader transfers leadership may have an unknown
         outcome. Without a restart no write has one.
         """
         self.open.remove(writers)

@@ -251,7 +251,7 @@ def test_who_was_fenced_is_not_counted():
 
 @pytest.mark.rule("P16")
 @pytest.mark.without("core.replication.fetcher:handle_end", "replica.promised_until_ms = 0", "pass")
-def test_a_leader_that_hands_over_gives_its_lease_up():
+def test_a_leader_that_transfers_leadership_gives_its_lease_up():
     """Its voters need not wait: it says itself that it leads no more."""
     book = leased()
     before = book.now_ms

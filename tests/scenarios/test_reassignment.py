@@ -18,7 +18,7 @@ from raftnode.core.events import Target
 from raftnode.core.log_head import LogHead
 from raftnode.core.log_index import LogIndex
 from raftnode.core.membership import voter_changes
-from raftnode.core.membership.reassignment import _hand_over, _voter, differences
+from raftnode.core.membership.reassignment import _transfer_leadership, _voter, differences
 from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.reasons.waits import (
     Awaited,
@@ -493,7 +493,7 @@ def test_place_of_a_target_is_the_one_asked_for_else_the_recorded_else_the_one_i
 
 
 @pytest.mark.rule("P34")
-def test_lone_voter_hands_over_to_its_successor():
+def test_lone_voter_transfers_leadership_to_its_successor():
     """{1} to {2}: nobody but 2 can remove 1."""
     book = with_observers("2", voters=("1",))
     book.reassign("1", "2")
@@ -505,12 +505,12 @@ def test_lone_voter_hands_over_to_its_successor():
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.membership.reassignment:_hand_over",
+    "core.membership.reassignment:_transfer_leadership",
     "voter_changes.caught_up_voters(replica, role, replica.log.target_voters)",
     "[key for key in replica.log.target_voters if key != replica.key]",
 )
 def test_leader_that_nobody_can_succeed_stays(monkeypatch: pytest.MonkeyPatch):
-    """Taking the caught-up voters out of `_hand_over` makes this fail."""
+    """Taking the caught-up voters out of `_transfer_leadership` makes this fail."""
     book = Playbook.formed("1", "2")
     book.run(1500)
     monkeypatch.setattr(voter_changes, "caught_up_voters", lambda *_: [])
@@ -628,15 +628,15 @@ def test_target_waits_for_an_entry_of_the_leaders_own_epoch():
 
 @pytest.mark.rule("P34")
 @pytest.mark.without(
-    "core.membership.reassignment:_hand_over",
+    "core.membership.reassignment:_transfer_leadership",
     "if last is not None and replica.now_ms - last < again:",
     "if False:",
 )
-def test_leader_that_is_elected_again_does_not_hand_over_in_circles():
-    """Each attempt writes a record. Taking `handed_over_at_ms` out of `_hand_over` fails this."""
+def test_leader_that_is_elected_again_does_not_transfer_leadership_in_circles():
+    """Each attempt writes a record. Taking `transferred_at_ms` out of `_transfer_leadership` fails this."""
     book = Playbook.formed("1", "2")
     book.run(1500)
-    book["1"].replica.handed_over_at_ms = book.now_ms
+    book["1"].replica.transferred_at_ms = book.now_ms
     book.reassign("1", "2")
     book.run(2 * book.config.fetch_timeout_ms - 100)
     assert book.leaders == ["1"]
@@ -652,14 +652,14 @@ def test_leadership_is_handed_to_the_one_that_is_named_and_again_only_after_a_wh
     book.reassign("1", "2", "3")
     replica, role = book["1"].replica, book["1"].replica.role
     last = replica.now_ms - 2 * book.config.fetch_timeout_ms
-    replica.handed_over_at_ms = last + 1
-    assert _hand_over(replica, role) is Awaited.TRANSFER_PAUSE
-    assert (replica.handed_over_at_ms, replica.role) == (last + 1, role)
-    replica.handed_over_at_ms = last
+    replica.transferred_at_ms = last + 1
+    assert _transfer_leadership(replica, role) is Awaited.TRANSFER_PAUSE
+    assert (replica.transferred_at_ms, replica.role) == (last + 1, role)
+    replica.transferred_at_ms = last
     best = key_of("3")  # both have the same
-    assert _hand_over(replica, role) == SuccessorLeadership(best)
-    assert replica.handed_over_at_ms == replica.now_ms
-    assert _hand_over(replica, role) == SuccessorLog(best)
+    assert _transfer_leadership(replica, role) == SuccessorLeadership(best)
+    assert replica.transferred_at_ms == replica.now_ms
+    assert _transfer_leadership(replica, role) == SuccessorLog(best)
     replica.now_ms += book.config.election_timeout_ms - 1
     leadership_transfer.advance(replica, role)
     assert replica.role is role

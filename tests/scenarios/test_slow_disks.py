@@ -34,7 +34,7 @@ def is_committed(book: Playbook, name: str, data: bytes) -> bool:
     "elif leadership.others_can_lead_instead(replica, role):",
     "elif False:",
 )
-def test_a_leader_whose_flush_hangs_hands_over_within_the_leader_timeout():
+def test_a_leader_whose_flush_hangs_transfers_leadership_within_the_leader_timeout():
     book = quiet("1", "2", "3")
     book.hang("1")
     first = book.append("1", b"by the others")

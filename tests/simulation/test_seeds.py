@@ -65,7 +65,7 @@ def test_seeds_meet_every_fault_and_change():
         "source_lost",
         "set_aside",
     }
-    for change in ("add", "remove", "hand_over", "given_up", "upgrade", "reassign", "take_back"):
+    for change in ("add", "remove", "transfer", "given_up", "upgrade", "reassign", "take_back"):
         assert any(outcome.changes[change] for outcome in outcomes), change
     assert any(outcome.reads for outcome in outcomes)
 

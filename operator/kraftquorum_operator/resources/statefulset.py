@@ -198,7 +198,7 @@ def _hook(config: NodeConfig) -> Body:
     """
     if config.access is not None and config.tls == "disabled":
         return {}
-    command = ["raftnode", "node", "hand-over", f"--timeout-ms={LEADERSHIP_TRANSFER_MS}"]
+    command = ["raftnode", "node", "transfer-leadership", f"--timeout-ms={LEADERSHIP_TRANSFER_MS}"]
     return {"lifecycle": {"preStop": {"exec": {"command": command}}}}
 
 

@@ -30,7 +30,7 @@ that was read. `#` begins a comment, which is kept. Commands:
     add <name> <voter> [replaces=<voter>]
     remove <name> <voter>
     confirm <name>          a confirmed answer
-    transfer <name> [<to>]  leadership is handed over
+    transfer <name> [<to>]  a leadership transfer
     disk <name> low|free
     snapshot <name> [trim]  it takes a snapshot of what it has applied (trim: and lets go of the
                             log behind it)

@@ -77,7 +77,7 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "unknown": sum(o.unknown for o in outcomes),
         "voters_added": sum(o.changes["add"] for o in outcomes),
         "voters_removed": sum(o.changes["remove"] for o in outcomes),
-        "hand_overs": sum(o.changes["hand_over"] for o in outcomes),
+        "transfers": sum(o.changes["transfer"] for o in outcomes),
         "confirmed_reads": sum(o.reads for o in outcomes),
         "crashes": faults["crash"] + faults["crash_inside"],
         "wipes": faults["wipe"],

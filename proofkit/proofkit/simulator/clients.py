@@ -156,7 +156,7 @@ class Administrator:
     voters_max: int = 5
     changes: dict[str, int] = field(
         default_factory=lambda: dict.fromkeys(
-            ("add", "remove", "hand_over", "given_up", "upgrade", "reassign", "take_back"), 0
+            ("add", "remove", "transfer", "given_up", "upgrade", "reassign", "take_back"), 0
         )
     )
     completed_end: Offset = FIRST_OFFSET
@@ -178,7 +178,7 @@ class Administrator:
             return
         voters = replica.log.voters
         if self.rng.random() < 0.1:
-            self._hand_over(node, voters)
+            self._transfer(node, voters)
             return
         if replica.log.raft_version < RAFT_VERSION and self.rng.random() < 0.3:
             self._upgrade(node)
@@ -277,11 +277,11 @@ class Administrator:
             lambda answer: self._count("upgrade", answer),
         )
 
-    def _hand_over(self, node: SimNode, voters: VoterSet) -> None:
+    def _transfer(self, node: SimNode, voters: VoterSet) -> None:
         preferred = self.rng.choice([None, *voters])
         node.ask(
             lambda request_id: ResignRequested(request_id, preferred),
-            lambda answer: self._count("hand_over", answer),
+            lambda answer: self._count("transfer", answer),
         )
 
     def _count(self, kind: str, answer: Answer) -> None:

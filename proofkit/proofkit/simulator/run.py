@@ -174,7 +174,7 @@ def _heal_and_check(world: World) -> None:
     world.run_until(end)
     world.run_until(end + 5_000)
     if _target_waited_for(world) is not None:
-        # A hand-over that went wrong is tried again by its own time.
+        # A leadership transfer that failed is tried again by its own time.
         timeouts = [n.core.replica.config.fetch_timeout_ms for n in world.nodes if n.core]
         world.run_until(world.now_ms + 2 * max(timeouts) + 5_000)
     _check_end(world, before)

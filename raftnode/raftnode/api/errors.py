@@ -96,7 +96,7 @@ ERRORS: dict[str, ErrorKind] = {
     "NODE_BLANK": ErrorKind(
         421, "This node has no cluster id yet and waits for form or join; ask another node."
     ),
-    "HANDING_OVER": ErrorKind(
+    "LEADERSHIP_TRANSFER_PENDING": ErrorKind(
         503,
         "The leader is transferring leadership and accepts no more writes; ask again, "
         "the new leader accepts them.",

@@ -25,7 +25,7 @@ from raftnode.core.types import Offset
 WRITE_ERRORS = (
     "NOT_LEADER",
     "NODE_BLANK",
-    "HANDING_OVER",
+    "LEADERSHIP_TRANSFER_PENDING",
     "FORMATION_INCOMPLETE",
     "RECORD_TOO_LARGE",
     "BODY_TOO_LARGE",

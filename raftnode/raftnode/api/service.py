@@ -168,7 +168,7 @@ class NodeService(Protocol):
         All or nothing. The server has checked `record_max_bytes` and `max_batch_bytes`.
 
         Raises:
-            RequestError: NOT_LEADER, HANDING_OVER, FORMATION_INCOMPLETE, QUEUE_FULL,
+            RequestError: NOT_LEADER, LEADERSHIP_TRANSFER_PENDING, FORMATION_INCOMPLETE, QUEUE_FULL,
                 TOO_MUCH_UNCOMMITTED, STORAGE_FULL, SHUTTING_DOWN, NOT_COMMITTED; with unknown
                 outcome TIMED_OUT, LEADERSHIP_LOST.
         """

@@ -16,14 +16,14 @@ from raftnode.flag_groups import with_flag_groups
 
 app = typer.Typer(no_args_is_help=True, help="Query one node.")
 
-HAND_OVER_TIMEOUT_MS = 4000
+TRANSFER_TIMEOUT_MS = 4000
 _REACHED_BY = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
 """A node that listens on every address answers on the loopback of each address family."""
 
 
-@app.command()
+@app.command("transfer-leadership")
 @with_flag_groups
-def hand_over(
+def transfer(
     *,
     api: Annotated[
         str,
@@ -35,7 +35,7 @@ def hand_over(
         ),
     ] = "localhost:9080",
     hosts_file: HostsFile = None,
-    timeout_ms: TimeoutMs = HAND_OVER_TIMEOUT_MS,
+    timeout_ms: TimeoutMs = TRANSFER_TIMEOUT_MS,
     credentials: CredentialFlags,
 ) -> None:
     """Make this node transfer leadership if it is the leader, and wait for the new leader.

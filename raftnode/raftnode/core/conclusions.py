@@ -52,7 +52,7 @@ def deadlines(replica: Replica, role: Leader) -> list[int | None]:
     ]
     times += [c.deadline_ms for c in role.changes if c.request_ids or c.appended is None]
     times += [wait.deadline_ms for wait in (role.upgrade, role.target) if wait]
-    times.append(role.hand_over.until_ms if role.hand_over else None)
+    times.append(role.transfer.until_ms if role.transfer else None)
     return times
 
 
@@ -71,7 +71,7 @@ def _resign_without_majority(replica: Replica, role: Leader) -> None:
 def _resign_without_space(replica: Replica, role: Leader) -> None:
     if (
         replica.disk_low
-        and replica.now_ms >= role.hand_over_at_ms
+        and replica.now_ms >= role.transfer_at_ms
         and voter_changes.caught_up_voters(replica, role, replica.log.voters)
     ):
         replica.fact("leadership_resigned", reason="disk_low")

@@ -27,7 +27,7 @@ class CoreConfig:
     retry_backoff_ms: int = 20
     """First wait after a failed request; doubles."""
     retry_backoff_max_ms: int = 1000
-    hand_over_again_ms: int = 30_000
+    transfer_again_ms: int = 30_000
     """How long a leader that was elected without disk space keeps leading before it tries another
     leadership transfer: each attempt writes a record."""
     fetch_max_bytes: int = 1 << 20

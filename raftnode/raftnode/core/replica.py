@@ -76,7 +76,7 @@ class Replica:
     win without it (S31)."""
     removed_below: Offset = FIRST_OFFSET
     """The leader said that this replica's removal is committed and stands below here (P36)."""
-    handed_over_at_ms: int | None = None
+    transferred_at_ms: int | None = None
     """When it last transferred leadership because a reassignment removes it (P34)."""
     halted: bool = False
     now_ms: int = 0
@@ -309,8 +309,8 @@ class Replica:
             self.emit(LeadershipLost(self.role.epoch))
 
     def _answer_all_waiting(self, role: Leader) -> None:
-        if role.hand_over is not None:
-            for request_id in sorted(role.hand_over.request_ids):
+        if role.transfer is not None:
+            for request_id in sorted(role.transfer.request_ids):
                 self.emit(Done(request_id))  # it leads no more, which is what was asked
         for confirmation in role.confirmations:
             self.refuse(confirmation.request_id, LeadershipEnded())

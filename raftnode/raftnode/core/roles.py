@@ -155,7 +155,7 @@ class ConfirmationRound:
 
 
 @dataclass(slots=True)
-class HandOver:
+class LeadershipTransfer:
     """A leadership transfer under way: no more writes, until the successor has all of them."""
 
     successor: ReplicaKey
@@ -189,8 +189,8 @@ class Leader:
     target: PendingTarget | None = None
     step_waits_for: Wait | None = None
     """Why the next step of a reassignment is not made yet; shown by DescribeQuorum."""
-    hand_over: HandOver | None = None
-    hand_over_at_ms: int = 0
+    transfer: LeadershipTransfer | None = None
+    transfer_at_ms: int = 0
     """The leader does not transfer leadership for want of disk space before this (S30): a leader
     that was elected without space is likely the best there is, and transfers in a circle would
     fill all disks."""

@@ -5,8 +5,8 @@ that waits for the disk, ends a turn early: `run` waits for the barrier, and the
 after it. So the duties that `core.effects` names are kept: each effect is finished before the
 next one begins.
 
-Messages to peers are collected and handed over at the end of the turn, after the outcomes of the
-clients' requests, and before any barrier. A turn that fails hands over nothing.
+Messages to peers are collected and sent at the end of the turn, after the outcomes of the
+clients' requests, and before any barrier. A turn that fails sends nothing.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ class Node:
                 self._on_started()
                 await self._wanted.wait()
                 if self._error is None:
-                    await running.hand_over(self.settings.shutdown_grace_ms // 2)
+                    await running.transfer_leadership(self.settings.shutdown_grace_ms // 2)
                 self._given_up = True
                 running.give_up()
         except Exception as error:

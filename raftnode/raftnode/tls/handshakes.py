@@ -199,7 +199,7 @@ class _Arriving(asyncio.Transport):
         self._again: asyncio.TimerHandle | None = None
         self._pause_s = _LOOK_AGAIN_S[0]
         self._reads = False
-        self._handed_over = False
+        self._accepted = False
         self.ended = False
 
     def begin(self, connection: BaseProtocol) -> None:
@@ -215,7 +215,7 @@ class _Arriving(asyncio.Transport):
         if self._task is not None:
             self._task.cancel()
         self._finish()
-        if not self._handed_over:  # otherwise asyncio closes it
+        if not self._accepted:  # otherwise asyncio closes it
             self._socket.close()
 
     def get_write_buffer_size(self) -> int:
@@ -261,16 +261,16 @@ class _Arriving(asyncio.Transport):
                 self._fail(Reason.PLAINTEXT, "the client does not speak TLS")
                 self.abort()
             else:
-                self._hand_over(None)
+                self._start_handshake(None)
         elif _is_whole(first):
             self._stop_reading()
-            self._hand_over(self._tls.files.material.server)
+            self._start_handshake(self._tls.files.material.server)
         else:
             self._stop_reading()
             self._again = self._loop.call_later(self._pause_s, self._read)
             self._pause_s = min(2 * self._pause_s, _LOOK_AGAIN_S[1])
 
-    def _hand_over(self, context: ssl.SSLContext | None) -> None:
+    def _start_handshake(self, context: ssl.SSLContext | None) -> None:
         self._task = self._tls.spawn(self._shake_hands(context), name="handshake")
 
     async def _shake_hands(self, context: ssl.SSLContext | None) -> None:
@@ -279,7 +279,7 @@ class _Arriving(asyncio.Transport):
         address = address_of(self)
         if context is not None:
             await self._starts.start(address)
-        self._handed_over = True
+        self._accepted = True
         try:
             await self._loop.connect_accepted_socket(
                 lambda: connection,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from raftnode.core.replica import Replica
 from raftnode.core.replication import leadership
-from raftnode.core.roles import HandOver, Leader
+from raftnode.core.roles import Leader, LeadershipTransfer
 from raftnode.core.types import ReplicaKey
 
 PATIENCE_MAX_MS = 1000
@@ -39,18 +39,18 @@ def begin(
 
     A voter wanted by a later call becomes the successor, within the same deadline.
     """
-    if role.hand_over is None:
+    if role.transfer is None:
         until_ms = replica.now_ms + min(replica.config.election_timeout_ms, PATIENCE_MAX_MS)
-        role.hand_over = HandOver(wanted or best(role, able), until_ms)
-    role.hand_over.successor = wanted or role.hand_over.successor
+        role.transfer = LeadershipTransfer(wanted or best(role, able), until_ms)
+    role.transfer.successor = wanted or role.transfer.successor
     if request_id is not None:
-        role.hand_over.request_ids.add(request_id)
-    return role.hand_over.successor
+        role.transfer.request_ids.add(request_id)
+    return role.transfer.successor
 
 
 def advance(replica: Replica, role: Leader) -> None:
     """Resign, if it is time to."""
-    under_way = role.hand_over
+    under_way = role.transfer
     if under_way is None:
         return
     if replica.now_ms >= under_way.until_ms or _has_all(replica, role, under_way.successor):
@@ -66,5 +66,5 @@ def _has_all(replica: Replica, role: Leader, successor: ReplicaKey) -> bool:
 
 def abandon(role: Leader, request_id: int) -> None:
     """Forget a request that no client waits for; the leadership transfer goes on all the same."""
-    if role.hand_over is not None:
-        role.hand_over.request_ids.discard(request_id)
+    if role.transfer is not None:
+        role.transfer.request_ids.discard(request_id)

@@ -207,7 +207,7 @@ def _step(replica: Replica, role: Leader) -> Wait | None:
         return _first_that_may(replica, role, [_change(replica, "add", v) for v in coming])
     others = [voter for voter in going if voter.key != replica.key]
     if not others:
-        return _hand_over(replica, role)
+        return _transfer_leadership(replica, role)
     # First the voters that are down anyway: the sets on the way keep more caught-up voters.
     able = voter_changes.caught_up_voters(replica, role, log.voters)
     others.sort(key=lambda voter: (voter.key in able, voter.key))
@@ -239,17 +239,17 @@ def _first_that_may(replica: Replica, role: Leader, changes: list[PendingChange]
     return BlockedSteps(tuple(blocked))
 
 
-def _hand_over(replica: Replica, role: Leader) -> Wait:
+def _transfer_leadership(replica: Replica, role: Leader) -> Wait:
     """P34: transfer leadership, as only the leader is left to remove; its successor removes it."""
-    if role.hand_over is not None:
-        return SuccessorLog(role.hand_over.successor)
+    if role.transfer is not None:
+        return SuccessorLog(role.transfer.successor)
     stay = voter_changes.caught_up_voters(replica, role, replica.log.target_voters)
     if not stay:
         return Awaited.SUCCESSOR
-    last, again = replica.handed_over_at_ms, 2 * replica.config.fetch_timeout_ms
+    last, again = replica.transferred_at_ms, 2 * replica.config.fetch_timeout_ms
     if last is not None and replica.now_ms - last < again:
         return Awaited.TRANSFER_PAUSE  # each attempt writes a record
-    replica.handed_over_at_ms = replica.now_ms
+    replica.transferred_at_ms = replica.now_ms
     successor = leadership_transfer.begin(replica, role, stay)
     replica.fact("leadership_transfer_started", preferred=str(successor))
     return SuccessorLeadership(successor)

@@ -159,7 +159,7 @@ def abandon(replica: Replica, request_id: int) -> None:
 
 
 def _forget(role: Leader, change: PendingChange) -> None:
-    """Drop a change: a later request for the same change begins another confirmation round (S34)."""
+    """Drop a change: a later request for it begins another confirmation round (S34)."""
     role.changes.remove(change)
     role.confirmation_rounds.pop((change.kind, change.key), None)
 
@@ -228,9 +228,8 @@ def _confirm_majority(replica: Replica, role: Leader, change: PendingChange) -> 
     confirmation = role.confirmation_rounds.get(name)
     if confirmation is None or replica.now_ms - confirmation.began_ms >= lasts_ms:
         read_lease.begin_round(replica, role)
-        confirmation = role.confirmation_rounds[name] = ConfirmationRound(
-            role.round_token, replica.now_ms
-        )
+        confirmation = ConfirmationRound(role.round_token, replica.now_ms)
+        role.confirmation_rounds[name] = confirmation
     after = change.applied_to(replica.log.voters)
     there = sum(
         key == replica.key or role.progress[key].round_token >= confirmation.token

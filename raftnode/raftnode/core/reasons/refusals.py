@@ -19,7 +19,7 @@ class Refusal(enum.Enum):
 
     NOT_LEADER = "NOT_LEADER"
     LEADERSHIP_LOST = "LEADERSHIP_LOST"
-    HANDING_OVER = "HANDING_OVER"
+    LEADERSHIP_TRANSFER_PENDING = "LEADERSHIP_TRANSFER_PENDING"
     FORMATION_INCOMPLETE = "FORMATION_INCOMPLETE"
     STORAGE_FULL = "STORAGE_FULL"
     TOO_MUCH_UNCOMMITTED = "TOO_MUCH_UNCOMMITTED"
@@ -70,7 +70,7 @@ class LeadershipEndedBeforeCommit:
 class TransferUnderWay:
     """The leader takes no writes while it transfers leadership."""
 
-    refusal: ClassVar = Refusal.HANDING_OVER
+    refusal: ClassVar = Refusal.LEADERSHIP_TRANSFER_PENDING
     successor: ReplicaKey
 
 

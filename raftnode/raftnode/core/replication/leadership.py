@@ -49,7 +49,7 @@ def become_leader(replica: Replica, granted: frozenset[ReplicaKey]) -> None:
     replica.persist(QuorumState(state.epoch, replica.key, state.voted))
     role = Leader(replica.epoch, replica.now_ms, epoch_start=replica.log.end)
     if replica.disk_low:
-        role.hand_over_at_ms = replica.now_ms + replica.config.hand_over_again_ms
+        role.transfer_at_ms = replica.now_ms + replica.config.transfer_again_ms
     replica.become(role)
     snapshot_fetch.give_up(replica)
     log = replica.log
@@ -383,8 +383,8 @@ def handle_append(replica: Replica, event: AppendRequested) -> None:
     if replica.disk_low:
         replica.refuse(event.request_id, DiskFull())
         return
-    if role.hand_over is not None:
-        replica.refuse(event.request_id, TransferUnderWay(role.hand_over.successor))
+    if role.transfer is not None:
+        replica.refuse(event.request_id, TransferUnderWay(role.transfer.successor))
         return
     size = len(event.data)
     if not role.uncommitted.has_room(size, replica.config.max_uncommitted_bytes):

@@ -58,7 +58,7 @@ class Running:
         """Note that the core has handled an event."""
         self._turned.set()
 
-    async def hand_over(self, grace_ms: int) -> None:
+    async def transfer_leadership(self, grace_ms: int) -> None:
         """Finish the writes begun, then transfer leadership to a voter, if time allows."""
         self._service.stopping = True
         await self._until(lambda: self._parts.appends.idle, grace_ms // 2)

@@ -155,7 +155,7 @@ def test_nothing_leans_on_it_when_another_disk_is_lost() -> None:
     assert isinstance(decision, Wait)
 
 
-def test_a_leader_on_a_copied_volume_hands_over_first() -> None:
+def test_a_leader_on_a_copied_volume_transfers_leadership_first() -> None:
     observation = made_anew(0)
     assert decide(SPEC, observation, NOW_MS) == act.MoveLeadership(replica(0), replica(1))
 

@@ -97,7 +97,7 @@ def test_it_is_kept_where_it_cannot_be_spared(
     assert ROT in decision.why
 
 
-def test_a_leader_with_damaged_storage_hands_over_first() -> None:
+def test_a_leader_with_damaged_storage_transfers_leadership_first() -> None:
     assert decide(SPEC, rotten(0), NOW_MS) == act.MoveLeadership(replica(0), replica(1))
 
 

@@ -299,7 +299,7 @@ def test_shrinking_goes_out_of_the_budget_then_remove_then_pod() -> None:
     assert decided(removed) == act.SetReplicas("sts-1", "42", 4)
 
 
-def test_a_leader_that_is_to_go_hands_over_first() -> None:
+def test_a_leader_that_is_to_go_transfers_leadership_first() -> None:
     observation = with_quorum(healthy(4), leader=replica(3))
     assert decided(observation) == act.MoveLeadership(replica(3), replica(0))
 

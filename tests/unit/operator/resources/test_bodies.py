@@ -245,7 +245,7 @@ def test_user_of_the_pods_is_the_images() -> None:
     assert f"USER {uid}:{uid}" in (root / "Dockerfile").read_text()
 
 
-def test_leadership_is_handed_over_before_the_end_and_within_the_grace() -> None:
+def test_leadership_is_transferred_before_the_end_and_within_the_grace() -> None:
     pod = bodies()[ObjectRef("StatefulSet", "demo")]["spec"]["template"]["spec"]
     hook = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
     program, *arguments = hook

@@ -97,7 +97,7 @@ async def test_the_environment_reaches_it_too(server: CertificateFiles, token: P
         env = environment(node, server, token)
         result = await run("log", "append", "one", env=env)
         assert result.exit_code == 0, result.output
-        result = await run("node", "hand-over", "--api", str(node.at), env=env)
+        result = await run("node", "transfer-leadership", "--api", str(node.at), env=env)
         assert result.exit_code == 0, result.output
         assert "only voter" in result.stdout
 
@@ -117,11 +117,11 @@ async def test_a_pods_hook_reaches_its_own_node_by_the_name_of_its_certificate(
     server = Authority().issue(tmp_path / "pod", hosts=["demo-0.demo.ns.svc"])
     async with guarded_node(server.server_context(), {TOKEN}) as node:
         env = environment(node, server, token)
-        result = await run("node", "hand-over", "--api", str(node.at), env=env)
+        result = await run("node", "transfer-leadership", "--api", str(node.at), env=env)
         assert result.exit_code == CommandExitCode.UNAVAILABLE
         assert "its certificate is not for 127.0.0.1" in result.stderr
         env["RAFTNODE_CLIENT_SERVER_NAME"] = "demo-0.demo.ns.svc"
-        result = await run("node", "hand-over", "--api", str(node.at), env=env)
+        result = await run("node", "transfer-leadership", "--api", str(node.at), env=env)
         assert result.exit_code == 0, result.output
 
 

@@ -40,7 +40,7 @@ NO_SETTING = {
     "announcements_max",
     "announces_blank",
     "fetch_max_bytes",
-    "hand_over_again_ms",
+    "transfer_again_ms",
     "high_watermark_wait_ms",
     "observers_max",
     "pending_changes_max",

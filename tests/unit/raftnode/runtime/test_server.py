@@ -438,7 +438,7 @@ STALE = StorageStaleError("2 has seen more")
 
 
 @pytest.mark.rule("S3")
-@pytest.mark.parametrize("when", ["hand_over", "give_up"])
+@pytest.mark.parametrize("when", ["transfer_leadership", "give_up"])
 async def test_a_node_that_is_told_to_be_stale_while_it_stops_is_never_started_again(
     machine, monkeypatch, when
 ):

@@ -127,7 +127,7 @@ def test_an_epoch_begins_with_who_leads_who_votes_and_who_granted():
         assert seen.count(("2", SendRequest(voter, begin))) == 1
     assert (role.epoch, role.epoch_start) == (replica.epoch, end)
     assert set(role.progress) == {one, three}
-    assert role.hand_over_at_ms == 0
+    assert role.transfer_at_ms == 0
     [batch] = [one for one in book["2"].disk.log if one.base_offset == end]
     assert [type(record) for record in batch.control] == [LeaderChange]
     assert replica.state.leader == two
@@ -144,15 +144,15 @@ def test_a_leader_that_is_elected_without_space_keeps_leading_for_a_while():
     book.run(3 * book.config.fetch_timeout_ms)
     [name] = [one for one in book.leaders if one != "1"]
     _, role = leads(book, name)
-    assert role.hand_over_at_ms == role.since_ms + book.config.hand_over_again_ms
+    assert role.transfer_at_ms == role.since_ms + book.config.transfer_again_ms
 
 
 @pytest.mark.rule("S30")
-def test_a_leader_without_space_hands_over_as_soon_as_it_may():
+def test_a_leader_without_space_transfers_leadership_as_soon_as_it_may():
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     _, role = leads(book)
-    role.hand_over_at_ms = book.now_ms + 1
+    role.transfer_at_ms = book.now_ms + 1
     book.disk_space("1", low=True)
     assert book["1"].role == "leader"
     book.wait(1, "1")

@@ -1,6 +1,6 @@
-"""Leadership handed over on purpose: the log first, then the lead (P17, P18, P34).
+"""A leadership transfer on request: the log first, then the leadership (P17, P18, P34).
 
-EndQuorumEpoch alone makes of a hand-over under load an election that the successor may lose, and
+EndQuorumEpoch alone makes of a transfer under load an election that the successor may lose, and
 of the writes on their way outcomes that nobody knows.
 """
 
@@ -65,7 +65,7 @@ def test_a_reassignment_away_from_the_leader_needs_one_election():
     book = Playbook.formed("1", "2")
     book.run(1000)
     book.reassign("1", "2")
-    while role_of(book, "1").hand_over is None:
+    while role_of(book, "1").transfer is None:
         # A client that never stops: the leader's log is always longer than what it knows of 2's.
         if isinstance(book.answer(book.append("1", b"more")), AppendAccepted):
             book["1"].flush(book.now_ms)
@@ -78,7 +78,7 @@ def test_a_reassignment_away_from_the_leader_needs_one_election():
 
 
 @pytest.mark.without(
-    "core.replication.leadership:handle_append", "if role.hand_over is not None:", "if False:"
+    "core.replication.leadership:handle_append", "if role.transfer is not None:", "if False:"
 )
 def test_writes_that_come_meanwhile_are_refused_as_not_done():
     """Else the successor's goal would move on and on."""
@@ -86,7 +86,7 @@ def test_writes_that_come_meanwhile_are_refused_as_not_done():
     book.transfer("1", "2")
     answer = book.answer(book.append("1", b"too late"))
     assert isinstance(answer, Refused)
-    assert (answer.refusal, answer.outcome) == (Refusal.HANDING_OVER, "not_done")
+    assert (answer.refusal, answer.outcome) == (Refusal.LEADERSHIP_TRANSFER_PENDING, "not_done")
     assert answer.reason == TransferUnderWay(key_of("2"))
     book.settle()
     assert book.leaders == ["2"]
@@ -111,7 +111,7 @@ def test_who_wrote_before_learns_that_it_is_committed():
 
 
 @pytest.mark.without(
-    "core.conclusions:deadlines", "if role.hand_over else None", "if False else None"
+    "core.conclusions:deadlines", "if role.transfer else None", "if False else None"
 )
 @pytest.mark.without(
     "core.elections.leadership_transfer:advance", "replica.now_ms >= under_way.until_ms or", ""
@@ -134,10 +134,10 @@ def test_a_successor_that_is_gone_is_waited_for_no_longer_than_an_election_takes
 def test_who_is_named_last_takes_over_in_the_time_that_the_first_had():
     book = loaded("1", "2", "3")
     first = book.transfer("1", "2")
-    until_ms = role_of(book, "1").hand_over.until_ms
+    until_ms = role_of(book, "1").transfer.until_ms
     book.wait(10, "1")
     second = book.transfer("1", "3")
-    assert role_of(book, "1").hand_over.until_ms == until_ms
+    assert role_of(book, "1").transfer.until_ms == until_ms
     book.settle()
     assert book.leaders == ["3"]
     assert (book.answer(first), book.answer(second)) == (Done(first), Done(second))
@@ -156,13 +156,13 @@ def test_without_a_name_it_is_the_one_that_holds_the_most():
     assert leadership_transfer.best(role, [key_of("2"), key_of("3")]) == key_of("2")
     book.heal()
     book.transfer("1")
-    assert role.hand_over is not None
-    assert role.hand_over.successor == key_of("2")
+    assert role.transfer is not None
+    assert role.transfer.successor == key_of("2")
     assert book["1"].role == "resigned"
 
 
 @pytest.mark.without("core.elections.leadership_transfer:_has_all", "or progress.fenced", "")
-def test_nobody_hands_over_to_a_replica_that_lost_what_it_had():
+def test_nobody_transfers_leadership_to_a_replica_that_lost_what_it_had():
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     role = role_of(book, "1")
@@ -173,7 +173,7 @@ def test_nobody_hands_over_to_a_replica_that_lost_what_it_had():
 
 
 @pytest.mark.without(
-    "core.replica:Replica._answer_all_waiting", "if role.hand_over is not None:", "if False:"
+    "core.replica:Replica._answer_all_waiting", "if role.transfer is not None:", "if False:"
 )
 def test_leadership_lost_otherwise_is_what_was_asked_for():
     book = loaded("1", "2", "3")
@@ -202,15 +202,15 @@ def test_writes_are_not_refused_for_longer_than_a_second():
     book.append("1", b"x")
     book.crash("2")
     book.transfer("1", "2")
-    assert role_of(book, "1").hand_over.until_ms == book.now_ms + 1000
+    assert role_of(book, "1").transfer.until_ms == book.now_ms + 1000
 
 
 @pytest.mark.without(
     "core.elections.leadership_transfer:abandon",
-    "role.hand_over.request_ids.discard(request_id)",
+    "role.transfer.request_ids.discard(request_id)",
     "pass",
 )
-def test_whoever_asked_and_left_is_not_answered_and_it_is_handed_over_all_the_same():
+def test_whoever_asked_and_left_is_not_answered_and_leadership_is_transferred_all_the_same():
     book = loaded("1", "2", "3")
     asked = book.transfer("1", "2")
     book.give("1", RequestAbandoned(asked))

@@ -13,7 +13,7 @@ from raftnode.core.reasons.refusals import Refusal
     "replica.disk_low\n",
     "False\n",
 )
-def test_leader_without_disk_space_hands_over():
+def test_leader_without_disk_space_transfers_leadership():
     """Taking the `disk_low` branch out of `conclusions._resign_without_space` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
@@ -46,10 +46,10 @@ def test_leader_without_disk_space_and_without_a_successor_refuses_writes():
     "if replica.disk_low:",
     "if False:",
 )
-def test_replicas_that_are_all_without_disk_space_do_not_hand_over_in_circles():
-    """Every hand-over writes a record, which is the last thing that full disks want.
+def test_replicas_that_are_all_without_disk_space_do_not_transfer_leadership_in_circles():
+    """Every transfer writes a record, which is the last thing that full disks want.
 
-    Letting `Leader.hand_over_at_ms` be the start of the epoch makes this fail.
+    Letting `Leader.transfer_at_ms` be the start of the epoch makes this fail.
     """
     book = Playbook.formed("1", "2", "3")
     book.run(1000)

@@ -1,4 +1,4 @@
-"""`raftnode node hand-over`: what a pod's preStop hook runs, against real processes."""
+"""`raftnode node transfer-leadership`: what a pod's preStop hook runs, against real processes."""
 
 import asyncio
 import os
@@ -20,12 +20,12 @@ NO_ELECTION = {"RAFTNODE_FETCH_TIMEOUT_MS": "10000"}
 """None but those that a test asks for: a busy machine may stand still for seconds."""
 
 
-async def hand_over(node: LocalNode, *flags: str, **environment: str) -> tuple[int, str]:
+async def run_hook(node: LocalNode, *flags: str, **environment: str) -> tuple[int, str]:
     """Run the hook as the node's container would."""
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("raftnode")),
         "node",
-        "hand-over",
+        "transfer-leadership",
         *flags,
         env={**os.environ, **node.environment, **environment},
         stdout=asyncio.subprocess.PIPE,
@@ -36,12 +36,12 @@ async def hand_over(node: LocalNode, *flags: str, **environment: str) -> tuple[i
 
 
 @pytest.mark.quorum_settings(**NO_ELECTION)
-async def test_leader_hands_over_while_it_still_answers(quorum: LocalQuorum):
+async def test_leader_transfers_leadership_while_it_still_answers(quorum: LocalQuorum):
     before = await quorum.form(3)
     old = await quorum.leader()
     await quorum.client.put("key", b"value")
 
-    code, said = await hand_over(old)
+    code, said = await run_hook(old)
 
     assert code == 0, said
     assert "transferred leadership to" in said
@@ -67,12 +67,12 @@ async def test_leader_hands_over_while_it_still_answers(quorum: LocalQuorum):
 
 
 @pytest.mark.quorum_settings(**NO_ELECTION)
-async def test_follower_has_nothing_to_hand_over_and_disturbs_nobody(quorum: LocalQuorum):
+async def test_follower_has_no_leadership_to_transfer_and_disturbs_nobody(quorum: LocalQuorum):
     await quorum.form(3)
     before = await quorum.describe()
     follower = next(node for node in quorum.nodes[:3] if node.node_id != before.leader.node_id)
     for _ in range(2):
-        code, said = await hand_over(follower)
+        code, said = await run_hook(follower)
         assert code == 0, said
         assert "no leadership to transfer" in said
     assert (await quorum.describe()).epoch == before.epoch
@@ -81,7 +81,7 @@ async def test_follower_has_nothing_to_hand_over_and_disturbs_nobody(quorum: Loc
 async def test_only_voter_is_not_held_up(quorum: LocalQuorum):
     await quorum.form(1)
     before = await quorum.describe()
-    code, said = await hand_over(quorum.nodes[0])
+    code, said = await run_hook(quorum.nodes[0])
     assert code == 0, said
     assert "only voter" in said
     assert (await quorum.describe()).epoch == before.epoch
@@ -132,15 +132,15 @@ async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
 
 
 async def test_node_that_does_not_answer_is_said_so(quorum: LocalQuorum):
-    code, said = await hand_over(quorum.nodes[0], "--timeout-ms", "500")
+    code, said = await run_hook(quorum.nodes[0], "--timeout-ms", "500")
     assert code == CommandExitCode.UNAVAILABLE
     assert "127." in said
 
 
 async def test_wildcard_address_is_asked_on_loopback(quorum: LocalQuorum):
-    code, said = await hand_over(quorum.nodes[0], RAFTNODE_API_LISTEN="0.0.0.0:1")
+    code, said = await run_hook(quorum.nodes[0], RAFTNODE_API_LISTEN="0.0.0.0:1")
     assert code == CommandExitCode.UNAVAILABLE
     assert "127.0.0.1:1" in said
-    code, said = await hand_over(quorum.nodes[0], RAFTNODE_API_LISTEN="[::]:1")
+    code, said = await run_hook(quorum.nodes[0], RAFTNODE_API_LISTEN="[::]:1")
     assert code == CommandExitCode.UNAVAILABLE
     assert "localhost:1" in said

@@ -43,7 +43,7 @@ async def test_a_node_that_refuses_says_so_where_health_is_asked_for(quorum):
     await quorum.form(1)
     node = quorum.nodes[0]
     node.stop()
-    node.environment["RAFTNODE_DAMAGE_TOLD_MS"] = "60000"
+    node.environment["RAFTNODE_DAMAGE_REPORT_MS"] = "60000"
     rot(node.directory / LOG / "quorum-state", b"leaderEpoch")
     node.start()
 

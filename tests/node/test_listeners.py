@@ -117,7 +117,7 @@ async def test_a_node_with_a_damaged_disk_answers_the_probes_on_the_metrics_list
     await eventually(lambda: _alive(node), what="alive")
     node.kill()
     next(node.directory.rglob("meta.properties")).write_text("damaged")
-    node.environment["RAFTNODE_DAMAGE_TOLD_MS"] = "30000"
+    node.environment["RAFTNODE_DAMAGE_REPORT_MS"] = "30000"
     node.start()
     text = await eventually(lambda: _alive(node), what="the damage on the metrics listener")
     assert "damaged" in text

@@ -647,7 +647,7 @@ async def test_a_living_quorum_rolls_from_plain_to_tls_and_back_without_a_failed
 async def test_a_node_with_damaged_storage_answers_probes_in_tls(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
-    quorum = quorum_of(tmp_path, network, request, {"RAFTNODE_DAMAGE_TOLD_MS": "60000"})
+    quorum = quorum_of(tmp_path, network, request, {"RAFTNODE_DAMAGE_REPORT_MS": "60000"})
     async with quorum:
         await quorum.form(1)
         [node, security] = [quorum.nodes[0], quorum.security]

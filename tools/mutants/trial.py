@@ -125,7 +125,9 @@ class Trial:
                     self._wait()
                 if time.monotonic() - saved > SAVE_SECONDS:
                     self.save()
-                    print(f"{self.counts.total()} of {len(self.names)}: {self._told()}", flush=True)
+                    print(
+                        f"{self.counts.total()} of {len(self.names)}: {self._summary()}", flush=True
+                    )
                     saved = time.monotonic()
             while self._running:
                 self._wait()
@@ -133,7 +135,7 @@ class Trial:
             for child in self._running:
                 os.kill(child, signal.SIGKILL)
             self.save()
-        print(f"{self.counts.total()} of {len(self.names)}: {self._told()}", flush=True)
+        print(f"{self.counts.total()} of {len(self.names)}: {self._summary()}", flush=True)
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -147,7 +149,7 @@ class Trial:
                 os._exit(KILLED)
         return (yield)
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         noticed = self.counts.total() - self.counts[SURVIVED] - self.counts[NO_TESTS]
         return f"{noticed} noticed, {self.counts[SURVIVED]} survived, {self.counts[NO_TESTS]} bare"
 

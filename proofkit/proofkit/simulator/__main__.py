@@ -85,7 +85,7 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "flushes_failed": faults["eio"],
         "volumes_put_back": faults["put_back"],
         "voters_put_back": faults["put_back_voter"],
-        "told_stale": faults["told_stale"],
+        "found_stale": faults["found_stale"],
         "same_id_twice": faults["twice"],
         "snapshots": faults["snapshot"],
         "trims": faults["trimmed"],

@@ -236,7 +236,7 @@ class Checker:
         if not isinstance(halt.reason, StorageFenced) or node.key not in self.stale:
             self.fail("NoHalt", f"{node.key}: {halt}")
 
-    def told_stale(self, node: SimNode, teller: ReplicaKey, reason: Staleness) -> None:
+    def found_stale(self, node: SimNode, teller: ReplicaKey, reason: Staleness) -> None:
         """NobodyIsStaleButTheStale: only a volume that was put back is refused (S3)."""
         self.checks += 1
         if node.key not in self.stale:

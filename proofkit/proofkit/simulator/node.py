@@ -490,19 +490,19 @@ class SimNode:
                 return
             teller = there.key
             self.world.network.carry(
-                teller.node_id, key.node_id, lambda: self._told_stale(life, teller, reason)
+                teller.node_id, key.node_id, lambda: self._on_stale(life, teller, reason)
             )
             lost()
 
         if not self.world.network.carry(key.node_id, there.disk.key.node_id, knock):
             lost()
 
-    def _told_stale(self, life: int, teller: ReplicaKey, reason: Staleness) -> None:
+    def _on_stale(self, life: int, teller: ReplicaKey, reason: Staleness) -> None:
         """A peer knows more of this storage than it does: it ends, for good."""
         if life != self.life or self.gate is None or not self.gate.believes(teller):
             return
-        self.world.checker.told_stale(self, teller, reason)
-        self.world.faults.counts["told_stale"] += 1
+        self.world.checker.found_stale(self, teller, reason)
+        self.world.faults.counts["found_stale"] += 1
         self.disk.stale = True
         self.crash()
 

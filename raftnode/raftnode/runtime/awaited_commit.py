@@ -24,7 +24,7 @@ class AwaitedCommit:
     def __init__(self, replica: Replica, post: Callable[[CommitAwaited], None]) -> None:
         self._replica = replica
         self._post = post
-        self._told = NO_OFFSET
+        self._reported = NO_OFFSET
         """The largest offset that the core was given for this role and this log."""
         self._role: Follower | None = None
         self._truncations = 0
@@ -35,8 +35,8 @@ class AwaitedCommit:
         if not isinstance(role, Follower):
             return  # only a follower hears of commits late
         if role is not self._role or log.truncations != self._truncations:
-            self._role, self._truncations, self._told = role, log.truncations, NO_OFFSET
+            self._role, self._truncations, self._reported = role, log.truncations, NO_OFFSET
         awaited = min(offset, log.end)
-        if awaited > self._told:
-            self._told = awaited
+        if awaited > self._reported:
+            self._reported = awaited
             self._post(CommitAwaited(awaited))

@@ -39,7 +39,7 @@ from raftnode.core.reasons.refusals import (
     NotTheLeader,
     OtherCluster,
     Reason,
-    Reassigning,
+    ReassignmentPending,
     TargetNeedsVersion,
     TooManyChanges,
     TooMuchUncommitted,
@@ -119,7 +119,7 @@ def refusal(reason: Reason) -> str:
             return f"{key} is the last voter and cannot be removed"
         case TooManyChanges(waiting):
             return f"{waiting} voter changes are waiting already; ask again later"
-        case Reassigning(target):
+        case ReassignmentPending(target):
             return (
                 f"the leader is reassigning the voters to {target}; replace that target or cancel "
                 "it first"

@@ -375,7 +375,7 @@ class NodeSettings(BaseModel):
         "leadership first.",
     )
 
-    damage_told_ms: int = Field(
+    damage_report_ms: int = Field(
         default=3000,
         ge=0,
         le=600_000,

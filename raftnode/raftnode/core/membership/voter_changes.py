@@ -20,7 +20,7 @@ from raftnode.core.reasons.refusals import (
     NotAVoter,
     NotTheLeader,
     Reason,
-    Reassigning,
+    ReassignmentPending,
     TooManyChanges,
     VotersChanged,
 )
@@ -131,7 +131,7 @@ def _crosses_target(replica: Replica, change: PendingChange) -> Reason | None:
     target = replica.log.target_voters
     if not target or not (change.request_ids or change.key in target):
         return None
-    return Reassigning(target)
+    return ReassignmentPending(target)
 
 
 def _without_effect(replica: Replica, change: PendingChange) -> Reason | None:

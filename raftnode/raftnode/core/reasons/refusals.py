@@ -193,7 +193,7 @@ class TooManyChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Reassigning:
+class ReassignmentPending:
     """During a reassignment only the leader changes the voters (P34)."""
 
     refusal: ClassVar = Refusal.REASSIGNMENT_PENDING
@@ -342,7 +342,7 @@ Reason = (
     | Fenced
     | LastVoter
     | TooManyChanges
-    | Reassigning
+    | ReassignmentPending
     | TargetNeedsVersion
     | AnotherTargetWaits
     | AmbiguousId

@@ -52,7 +52,7 @@ class Gatekeeper:
         self._spawn = spawn
         self._lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="peer-starts")
-        self._told = False
+        self._reported = False
         self._lines = LineBudget()
 
     # -- the transport's gate --------------------------------------------------------------
@@ -84,7 +84,7 @@ class Gatekeeper:
 
     def refused(self, refusal: Refusal) -> None:
         """Take a peer's refusal; only some peers are believed that this storage is stale."""
-        if refusal.reason is not RefusalReason.STALE_STORAGE or self._told:
+        if refusal.reason is not RefusalReason.STALE_STORAGE or self._reported:
             return
         own, teller = self._replica, refusal.replica
         same_cluster = own.cluster_id is not None and refusal.cluster_id == own.cluster_id
@@ -96,7 +96,7 @@ class Gatekeeper:
                 reason=refusal.detail,
             )
             return
-        self._told = True
+        self._reported = True
         self._on_stale(
             f"replica {teller} has seen more of this storage than it holds now: "
             f"{refusal.detail}. The storage was restored from an old copy, so its votes "

@@ -32,8 +32,8 @@ _log = structlog.get_logger("raftnode")
 
 
 async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> None:
-    """Answer health requests for `damage_told_ms`, or until `stop`: alive, not ready, and why."""
-    if not settings.damage_told_ms:
+    """Answer health requests for `damage_report_ms`, or until `stop`: alive, not ready, and why."""
+    if not settings.damage_report_ms:
         return
     addresses = [settings.api_listen, settings.metrics_listen]
     listeners: list[ApiServer] = []
@@ -43,7 +43,7 @@ async def tell_damage(settings: NodeSettings, why: str, stop: asyncio.Event) -> 
         for address in filter(None, addresses):
             listeners.append(ApiServer(_make_app(why), shutdown_grace_ms=100, tls=tls.api))
             await listeners[-1].start(address)
-        async with asyncio.timeout(settings.damage_told_ms / 1000):
+        async with asyncio.timeout(settings.damage_report_ms / 1000):
             await stop.wait()
     except TimeoutError:
         pass

@@ -34,7 +34,7 @@ class Reservation:
         self._segment_bytes = segment_bytes
         self._free_bytes_kept = free_bytes_kept
         self._on_refused = on_refused
-        self._told = False
+        self._reported = False
 
     def take(self, segment: Segment) -> None:
         """Reserve the room that the segment lacks (not durable, and it need not be).
@@ -52,7 +52,7 @@ class Reservation:
             return
         refused = segment.reserve(self._segment_bytes)
         if refused is None:
-            self._told = False
+            self._reported = False
         elif refused in FULL:
             self._no_room(os.strerror(refused))
         else:
@@ -60,6 +60,6 @@ class Reservation:
             self._on_refused(os.strerror(refused))
 
     def _no_room(self, reason: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._on_refused(reason)

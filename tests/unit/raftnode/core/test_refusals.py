@@ -43,7 +43,7 @@ from raftnode.core.reasons.refusals import (
     NotTheLeader,
     OtherCluster,
     Reason,
-    Reassigning,
+    ReassignmentPending,
     Refusal,
     TargetNeedsVersion,
     TooManyChanges,
@@ -561,7 +561,7 @@ def test_what_the_leader_wants_by_itself_gives_way_only_to_a_target_that_has_its
         return voter_changes._ruled_out(replica, own)
 
     assert ruled_out("3") is None
-    assert ruled_out("2") == Reassigning(replica.log.target_voters)
+    assert ruled_out("2") == ReassignmentPending(replica.log.target_voters)
 
 
 @pytest.mark.rule("P56")

@@ -27,7 +27,7 @@ def watched(book: Playbook, name: str) -> tuple[AwaitedCommit, list[CommitAwaite
 
 
 @pytest.mark.without(
-    "runtime.awaited_commit:AwaitedCommit.wait", "if awaited > self._told:", "if True:"
+    "runtime.awaited_commit:AwaitedCommit.wait", "if awaited > self._reported:", "if True:"
 )
 def test_the_core_hears_once_of_all_clients_that_wait_for_the_same_record(book):
     awaited_commit, posted = watched(book, "2")

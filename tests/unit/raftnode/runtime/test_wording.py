@@ -68,7 +68,7 @@ REFUSALS = [
     (refusals.LastVoter(ONE), f"{ONE} is the last voter and cannot be removed"),
     (refusals.TooManyChanges(2), "2 voter changes are waiting already; ask again later"),
     (
-        refusals.Reassigning(VOTERS),
+        refusals.ReassignmentPending(VOTERS),
         f"the leader is reassigning the voters to {VOTERS}; replace that target or cancel it first",
     ),
     (

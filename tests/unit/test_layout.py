@@ -64,7 +64,7 @@ def test_each_package_lies_one_level_in_and_is_typed(folder, package):
 
 
 def test_the_core_has_no_sentences():
-    """It names its reasons, and `raftnode.runtime.wording` words them (decision 40).
+    """It names its reasons, and `raftnode.runtime.reason_sentences` words them (decision 40).
 
     `types.py` says what it cannot parse.
     """

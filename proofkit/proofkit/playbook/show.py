@@ -38,7 +38,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.records import Batch
 from raftnode.core.types import ReplicaKey
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 
 _KEY = re.compile(r"\d+-[A-Za-z0-9_-]{22}")
 
@@ -133,13 +133,13 @@ def show_effect(effect: Effect) -> str | None:
             said = " ".join(f"{key}={value}" for key, value in fields if key != "epoch")
             return names(f"fact {name} {said}".rstrip())
         case Halt(reason):
-            return names(f"HALTS: {wording.halt(reason)}")
+            return names(f"HALTS: {reason_sentences.halt(reason)}")
         case LeadershipLost(epoch):
             return f"leads epoch {epoch} no more"
         case AppendAccepted(base_offset=offset):
             return f"accepts at {offset}"
         case Refused(refusal=refusal, reason=reason, outcome=outcome):
-            return names(f"refuses {refusal.value} ({outcome}): {wording.refusal(reason)}")
+            return names(f"refuses {refusal.value} ({outcome}): {reason_sentences.refusal(reason)}")
         case VoterChangeCompleted(voters=voters):
             return names(f"completes voters={voters}")
         case Confirmed(high_watermark=high_watermark):

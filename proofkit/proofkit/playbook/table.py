@@ -34,7 +34,7 @@ from raftnode.core.events import (
     SnapshotVerified,
 )
 from raftnode.core.messages import Response
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 
 Answer = AppendAccepted | Refused | VoterChangeCompleted | Confirmed | Done
 
@@ -206,7 +206,9 @@ class Table:
         if reason is None:
             return True
         if self.on_refusal:
-            self.on_refusal(f"{listener.name} refuses {speaker.name}: {wording.staleness(reason)}")
+            self.on_refusal(
+                f"{listener.name} refuses {speaker.name}: {reason_sentences.staleness(reason)}"
+            )
         if speaker.gate.believes(listener.key):
             speaker.disk.stale = True
             speaker.stop()

@@ -14,7 +14,7 @@ from proofkit.simulator.snapshots import SnapshotPlan
 from proofkit.simulator.world import World
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.roles import Follower, Leader
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 
 FAULTY_MS = 40_000
 """How long faults go on, in simulated time."""
@@ -246,7 +246,7 @@ def _target_waited_for(world: World) -> str | None:
         log = node.core.replica.log
         target = log.target_voters
         if target and all(world.is_live(key) and not world.is_lost(key) for key in target):
-            waits_for = role.step_waits_for and wording.wait(role.step_waits_for)
+            waits_for = role.step_waits_for and reason_sentences.wait(role.step_waits_for)
             return f"{log.voters} to {target} waits for {waits_for!r}"
     return None
 

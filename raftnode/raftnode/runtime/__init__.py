@@ -5,7 +5,7 @@
 - `recovery`: from the content of the disk to a core;
 - `outcomes`: the one outcome of a request whose deadline its client keeps;
 - `service`: the node as the API's `NodeService`; `description`: the state that the API shows;
-  `wording`: the sentences for the core's reasons;
+  `reason_sentences`: the sentences for the core's reasons;
 - `read_barrier`: when a linearizable read may answer; `committed_reads`: reads of the committed
   log and of the key-value store; `awaited_commit`: the commit that a follower's clients wait for;
 - `writes`: clients' writes gathered into batches, fdatasync in its own thread, the committed

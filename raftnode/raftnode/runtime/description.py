@@ -24,7 +24,7 @@ from raftnode.core.replica import Replica as CoreReplica
 from raftnode.core.replication.leadership import epoch_committed
 from raftnode.core.roles import Follower, Leader, Unattached, role_name
 from raftnode.core.types import Endpoint, VoterRecordId, format_directory_id
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 from raftnode.runtime.process import clock
 
 
@@ -135,7 +135,7 @@ def _reassignment(description: QuorumDescription) -> ReassignmentInfo | None:
     return ReassignmentInfo(
         record=voter_record(description.target_record),
         committed=description.target_committed,
-        waiting_for=wording.wait(waiting_for) if waiting_for else "",
+        waiting_for=reason_sentences.wait(waiting_for) if waiting_for else "",
     )
 
 
@@ -164,5 +164,5 @@ def _pending(change: CoreChange | None) -> PendingChange | None:
         kind=change.kind,
         replica=Replica.of(change.key),
         appended_offset=change.appended,
-        waiting_for=wording.wait(change.waiting_for),
+        waiting_for=reason_sentences.wait(change.waiting_for),
     )

@@ -62,7 +62,7 @@ from raftnode.core.records import Batch
 from raftnode.core.types import Offset, ReplicaKey
 from raftnode.errors import ProtocolHaltError, StorageStaleError
 from raftnode.logformat.batch import read_header, stamp
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 from raftnode.runtime.disk.cold_reads import ColdFetch, ColdReads, Read
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.process import clock
@@ -378,9 +378,9 @@ class Driver:
 def _halt(reason: HaltReason) -> None:
     match reason:
         case TruncationBelowHighWatermark() | UnknownRaftVersion() | UnlistedVoterIds():
-            raise ProtocolHaltError(wording.halt(reason))
+            raise ProtocolHaltError(reason_sentences.halt(reason))
         case StorageFenced():
-            raise StorageStaleError(wording.halt(reason))
+            raise StorageStaleError(reason_sentences.halt(reason))
 
 
 def _stamped(batch: Batch) -> Batch:

@@ -11,7 +11,7 @@ from raftnode.core.events import ConfirmRequested, Event, RequestAbandoned
 from raftnode.core.reasons.refusals import Refusal
 from raftnode.core.types import Endpoint, Offset, ReplicaKey
 from raftnode.errors import RequestError
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 
 Answer = Done | Confirmed | VoterChangeCompleted
 
@@ -101,7 +101,7 @@ class Inquiries:
         """The API's error for a refusal of the core."""
         if refused.refusal is Refusal.NOT_LEADER:
             return not_leader(*self._leader())
-        return refusal(refused.refusal.value, wording.refusal(refused.reason))
+        return refusal(refused.refusal.value, reason_sentences.refusal(refused.reason))
 
     def fail_all(self, error: RequestError) -> None:
         """Fail every request that waits, because the node stops."""

@@ -15,7 +15,7 @@ from raftnode.core.records import RAFT_VERSION
 from raftnode.core.start_state import StartState
 from raftnode.core.types import Offset, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageCorruptError, StorageIdentityError
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 from raftnode.runtime.process import clock
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.log.log import Log
@@ -79,7 +79,7 @@ def recover(
         )
     if index.raft_version > RAFT_VERSION:
         reason = UnknownRaftVersion("log", index.raft_version, known=RAFT_VERSION)
-        raise ProtocolHaltError(wording.halt(reason))
+        raise ProtocolHaltError(reason_sentences.halt(reason))
     if log.rebuilt:
         _log.warning("log_files_rebuilt", files=list(log.rebuilt), log_end=log.end_offset)
     if log.trimmed_from is not None:

@@ -17,7 +17,7 @@ from raftnode.core.replication.peer_memory import (
 )
 from raftnode.core.types import Epoch, ReplicaKey
 from raftnode.log_limit import LineBudget
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 from raftnode.transport import Identity, RefusalReason
 from raftnode.transport.hello import Refusal
 from raftnode.transport.spawner import TaskSpawner
@@ -73,7 +73,7 @@ class Gatekeeper:
             stale = self._memory.why_stale(peer.key, peer.start)
         if stale is None:
             return None
-        reason = wording.staleness(stale)
+        reason = reason_sentences.staleness(stale)
         self._lines.say(_log.warning, "stale_peer_refused", peer=str(peer.key), reason=reason)
         own = self._replica
         return Refusal(RefusalReason.STALE_STORAGE, reason, own.key, own.cluster_id)

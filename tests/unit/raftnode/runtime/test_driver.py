@@ -55,7 +55,7 @@ from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Vot
 from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
 from raftnode.logformat.batch import Record, encode_data_batch
 from raftnode.runtime import driver as driver_module
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 from raftnode.runtime.disk import cold_reads
 from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
 from raftnode.runtime.disk.log_reads import LogReader
@@ -669,7 +669,7 @@ async def test_requests_are_sent_and_facts_break_nothing(bench, replica_key):
     ],
 )
 async def test_a_halt_ends_everything_at_once(bench, reason, error):
-    with pytest.raises(error, match=re.escape(wording.halt(reason))):
+    with pytest.raises(error, match=re.escape(reason_sentences.halt(reason))):
         await bench.play(Halt(reason), SendResponse(1, VOTE))
     assert bench.post.sent == []
 

@@ -16,7 +16,7 @@ from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
 from raftnode.logformat.batch import iter_records, stamp
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 from raftnode.runtime.writes import appends as module
 from raftnode.runtime.writes.appends import RECORD_OVERHEAD_BYTES, SLOW_FLUSH_S, Appends
 
@@ -40,7 +40,7 @@ class Core:
             lambda refused: (
                 not_leader(None, None)
                 if refused.refusal is Refusal.NOT_LEADER
-                else refusal(refused.refusal.value, wording.refusal(refused.reason))
+                else refusal(refused.refusal.value, reason_sentences.refusal(refused.reason))
             ),
             flushing_s=lambda: self.flush_age_s if self.flushing else None,
             on_commit=self.commits.append,

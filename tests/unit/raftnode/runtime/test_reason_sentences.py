@@ -8,7 +8,7 @@ import pytest
 from raftnode.core.reasons import halts, refusals, staleness, waits
 from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
-from raftnode.runtime import wording
+from raftnode.runtime import reason_sentences
 
 ONE, TWO, TEN = (ReplicaKey(NodeId(n), uuid.UUID(int=n)) for n in (1, 2, 10))
 VOTERS = VoterSet.of([Voter(ONE), Voter(TWO)])
@@ -227,24 +227,24 @@ STALENESS = [
 
 @pytest.mark.parametrize(("reason", "sentence"), REFUSALS)
 def test_a_refusal_has_its_sentence(reason: refusals.Reason, sentence: str):
-    assert wording.refusal(reason) == sentence
+    assert reason_sentences.refusal(reason) == sentence
 
 
 @pytest.mark.parametrize(("wait", "words"), WAITS)
 def test_a_wait_has_its_words(wait: waits.Wait, words: str):
-    assert wording.wait(wait) == words
+    assert reason_sentences.wait(wait) == words
 
 
 @pytest.mark.parametrize(("reason", "sentence"), HALTS)
 def test_a_halt_has_its_sentence(reason: halts.HaltReason, sentence: str):
-    assert wording.halt(reason) == sentence
+    assert reason_sentences.halt(reason) == sentence
 
 
 @pytest.mark.parametrize(("reason", "sentence"), STALENESS)
 def test_what_a_stale_storage_has_forgotten_has_its_sentence(
     reason: staleness.Staleness, sentence: str
 ):
-    assert wording.staleness(reason) == sentence
+    assert reason_sentences.staleness(reason) == sentence
 
 
 def test_the_tables_have_every_reason_of_the_core():

@@ -59,7 +59,7 @@ def test_what_one_voter_of_three_has_not_got_does_not_count():
 
 
 @pytest.mark.without(
-    "core.replication.uncommitted:Uncommitted.committed",
+    "core.replication.uncommitted_batches:Uncommitted.committed",
     "if end > high_watermark:",
     "if False:",
 )

@@ -173,7 +173,7 @@ def test_a_new_disk_becomes_a_voter_by_snapshot_and_log():
 
 
 @pytest.mark.without(
-    "core.snapshots.snapshot_serving:_response", "position=request.position", "position=0"
+    "core.snapshots.snapshot_service:_response", "position=request.position", "position=0"
 )
 def test_p25_it_comes_in_pieces_of_the_size_that_is_asked_for():
     book = left_behind()
@@ -645,7 +645,7 @@ def test_snapshot_log_gap():
 
 @pytest.mark.rule("P30")
 @pytest.mark.without(
-    "core.snapshots.snapshot_serving:handle_fetch_snapshot",
+    "core.snapshots.snapshot_service:handle_fetch_snapshot",
     "if error == ErrorCode.NONE and not leadership.may_say(",
     "if not replica.is_voter or not leadership.may_say(",
 )
@@ -741,12 +741,12 @@ def _answer(book: Playbook, request: FetchSnapshotRequest, of: str = "1") -> Fet
 
 
 @pytest.mark.without(
-    "core.snapshots.snapshot_serving:handle_fetch_snapshot",
+    "core.snapshots.snapshot_service:handle_fetch_snapshot",
     "progress.last_fetch_ms = replica.now_ms",
     "pass",
 )
 @pytest.mark.without(
-    "core.snapshots.snapshot_serving:handle_fetch_snapshot",
+    "core.snapshots.snapshot_service:handle_fetch_snapshot",
     "progress.last_fetch_ms = replica.now_ms",
     "pass",
 )

@@ -31,7 +31,7 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.replica import Replica
 from raftnode.core.replication import fetcher, leadership
 from raftnode.core.replication.peer_memory import PeerMemory
-from raftnode.core.snapshots import snapshot_fetch, snapshot_serving
+from raftnode.core.snapshots import snapshot_fetch, snapshot_service
 
 SEEDS_MAX = 60
 """Within this many seeds each mutant must be found."""
@@ -372,7 +372,7 @@ SNAPSHOT_MUTANTS = [
     ),
     Mutant(
         "S10-counts-what-is-being-fetched",
-        snapshot_serving.handle_fetch_snapshot,
+        snapshot_service.handle_fetch_snapshot,
         "progress.begin_done = True",
         (
             "progress.begin_done = True; progress.fetched("

@@ -22,7 +22,7 @@ from raftnode.api.model import (
 )
 from raftnode.client import QuorumClient
 from raftnode.commands.connection import DEFAULT_SERVER, SERVERS_HELP, AsJson, Connection, ask
-from raftnode.commands.kafka_spelling import kafka_group
+from raftnode.commands.kafka_syntax import kafka_group
 from raftnode.commands.output import print_fields, print_json, print_table, usage
 from raftnode.core.types import Endpoint, ReplicaKey, format_directory_id, parse_directory_id
 from raftnode.flag_groups import with_flag_groups

@@ -71,7 +71,7 @@ from raftnode.core.reasons.refusals import (
 from raftnode.core.replica import Replica
 from raftnode.core.replication import fetcher, leadership
 from raftnode.core.roles import Blank, Follower, Leader, Resigned, Unattached
-from raftnode.core.snapshots import snapshot_fetch, snapshot_serving
+from raftnode.core.snapshots import snapshot_fetch, snapshot_service
 from raftnode.core.start_state import StartState
 from raftnode.core.types import FIRST_OFFSET, Endpoint, Epoch, ReplicaKey
 
@@ -252,7 +252,7 @@ class RaftCore:
             case FetchSnapshotRequest() as request:
                 role = replica.role
                 if isinstance(role, Leader):
-                    snapshot_serving.handle_fetch_snapshot(
+                    snapshot_service.handle_fetch_snapshot(
                         replica, role, request_id, source, request
                     )
                 else:

@@ -17,7 +17,7 @@ from raftnode.core.membership.pending_wait import PendingUpgrade
 from raftnode.core.messages import FetchRequest, FetchSnapshotRequest
 from raftnode.core.reasons.waits import Wait
 from raftnode.core.replication.progress import Progress
-from raftnode.core.replication.uncommitted import Uncommitted
+from raftnode.core.replication.uncommitted_batches import Uncommitted
 from raftnode.core.types import FIRST_OFFSET, NO_OFFSET, Endpoint, Epoch, Offset, ReplicaKey
 
 

@@ -163,7 +163,7 @@ def test_status_is_asked_for_in_any_order_of_words(node: Node, words: str):
 
 @pytest.mark.rule("P60", "P61")
 @pytest.mark.without(
-    "commands.kafka_spelling:arrange", "return [command, *arranged]", "return list(arguments)"
+    "commands.kafka_syntax:arrange", "return [command, *arranged]", "return list(arguments)"
 )
 @pytest.mark.parametrize(
     "words",
@@ -225,7 +225,7 @@ def test_help_is_asked_for_as_kafkas_tool_is(words: str):
 
 @pytest.mark.rule("P61")
 @pytest.mark.without(
-    "commands.kafka_spelling:_arrange_options",
+    "commands.kafka_syntax:_arrange_options",
     "yield (value := following)",
     "yield (value := flags.get(following, following))",
 )

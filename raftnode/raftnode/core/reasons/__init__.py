@@ -5,6 +5,6 @@
 - `halts`: why the core stops for good;
 - `staleness`: what shows that a peer's storage was restored from an old copy.
 
-The core decides and names the reason with its figures. `raftnode.runtime.reason_sentences` has the sentences
-that people read (decision 40).
+The core decides and names the reason with its figures. `raftnode.runtime.reason_sentences` has the
+sentences that people read (decision 40).
 """

@@ -5,5 +5,5 @@
 - `fetcher`: the side of every other replica: it finds the leader, fetches from it and obeys it;
 - `progress`: what a leader knows of one other replica;
 - `peer_memory`: by which a replica detects a peer that came back older than it was;
-- `uncommitted`: the bound on what a leader appends ahead of its majority.
+- `uncommitted_batches`: the bound on what a leader appends ahead of its majority.
 """

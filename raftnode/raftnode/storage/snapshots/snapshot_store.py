@@ -18,7 +18,7 @@ from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.log.log import Log
 from raftnode.storage.snapshots.damaged_snapshots import link_aside, list_damaged, rename_aside
-from raftnode.storage.snapshots.incoming import INCOMING_SUFFIX, IncomingSnapshot
+from raftnode.storage.snapshots.incoming_snapshot import INCOMING_SUFFIX, IncomingSnapshot
 from raftnode.storage.snapshots.installation import remove_marker, write_marker
 from raftnode.storage.snapshots.snapshot_file import (
     PARTIAL_SUFFIX,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftnode.core.replication.uncommitted import Uncommitted
+from raftnode.core.replication.uncommitted_batches import Uncommitted
 from raftnode.core.types import Offset
 
 

@@ -5,12 +5,12 @@ best client. What counts is the ratio within a round. `python -m kraftquorum_ben
 options; docs/contributing/benchmarks.md explains how to run and read it.
 
 - `workloads`: what is measured; `sizes`: how long; `harness`: the rounds, within a time limit;
-- `quorums`: starts them; `contenders`: what is measured, as the harness knows it; `ours`, `etcd`,
-  `kafka`, `zookeeper`: each of them; `machine`: the raw disk, loopback and processor;
+- `quorums`: starts them; `contenders`: what is measured, as the harness knows it; `own_quorum`,
+  `etcd`, `kafka`, `zookeeper`: each of them; `machine`: the raw disk, loopback and processor;
 - `loads`: loads and their results; `generator`, `loadprocess`, `callers`, `httpcalls`: our load
   generator, a process of its own; `etcdtool`: etcd's;
 - `events`: failover, repair, restart, growth and memory;
-- `accounting`: processor time and memory of processes; `processes`: children that always end;
+- `process_usage`: processor time and memory of processes; `processes`: children that always end;
   `jvm`: Java programs;
 - `rounds`: medians and spread; `report`: report.json and its schema; `goals`: the goals and whether
   they are met; `plots`, `page`: what people read; `cli`: the command line.

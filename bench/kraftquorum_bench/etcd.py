@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 
-from kraftquorum_bench.accounting import cpu_us, total_cpu_us
 from kraftquorum_bench.contenders import Cluster, PeerMissingError
 from kraftquorum_bench.etcdtool import (
     READ_KEY,
@@ -22,7 +21,8 @@ from kraftquorum_bench.etcdtool import (
 )
 from kraftquorum_bench.generator import GRACE_S
 from kraftquorum_bench.loads import KIB, Errand, Load, Sample
-from kraftquorum_bench.ours import FAULT_ATTEMPT_MS, FILL_S, PATIENCE_S
+from kraftquorum_bench.own_quorum import FAULT_ATTEMPT_MS, FILL_S, PATIENCE_S
+from kraftquorum_bench.process_usage import cpu_us, total_cpu_us
 from kraftquorum_bench.processes import Children, ToolError, run_tool
 from kraftquorum_devcluster.binaries import ensure_binaries
 from kraftquorum_devcluster.errors import BuildError

@@ -11,12 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
-from kraftquorum_bench.accounting import resident_mib
 from kraftquorum_bench.contenders import Cluster, Contender, UnsupportedLoadError
 from kraftquorum_bench.generator import load_process
 from kraftquorum_bench.loads import Load, Sample
 from kraftquorum_bench.machine import copy_s
-from kraftquorum_bench.ours import OurQuorum
+from kraftquorum_bench.own_quorum import OurQuorum
+from kraftquorum_bench.process_usage import resident_mib
 from kraftquorum_bench.processes import ToolError
 
 CLIENTS = 64

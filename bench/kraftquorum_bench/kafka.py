@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kraftquorum_bench.accounting import total_cpu_us
 from kraftquorum_bench.contenders import Contender, UnsupportedLoadError
 from kraftquorum_bench.generator import GRACE_S
 from kraftquorum_bench.jvm import jars_of, java
 from kraftquorum_bench.loads import Load, Sample
+from kraftquorum_bench.process_usage import total_cpu_us
 from kraftquorum_bench.processes import Children, ToolError, run_tool
 from proofkit.loopback import LoopbackNetwork
 

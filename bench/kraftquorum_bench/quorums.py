@@ -13,7 +13,7 @@ from kraftquorum_bench.events import RawCopy
 from kraftquorum_bench.jvm import jars_of
 from kraftquorum_bench.kafka import SETTINGS, kafka_contenders
 from kraftquorum_bench.loads import KEYS, KIB
-from kraftquorum_bench.ours import LIMITS, our_quorum
+from kraftquorum_bench.own_quorum import LIMITS, our_quorum
 from kraftquorum_bench.processes import ToolError
 from kraftquorum_bench.workloads import FILL_BYTES, Group, Workload
 from kraftquorum_bench.zookeeper import compiler_and_jars, zookeeper_contender

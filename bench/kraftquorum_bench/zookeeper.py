@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from kraftquorum_bench.accounting import cpu_us, total_cpu_us
 from kraftquorum_bench.contenders import Contender, PeerMissingError, UnsupportedLoadError
 from kraftquorum_bench.generator import GRACE_S
 from kraftquorum_bench.jvm import QUIET, jars_of, java
 from kraftquorum_bench.loads import Load, Sample
+from kraftquorum_bench.process_usage import cpu_us, total_cpu_us
 from kraftquorum_bench.processes import Children, run_tool
 from kraftquorum_devcluster.jars import JarSet
 from proofkit.loopback import LoopbackNetwork

@@ -5,8 +5,8 @@ API without processes: a small kubelet gives them their status, and one server a
 all their nodes. So a machine with two cores has a thousand quorums.
 
 - `replicas`: the replicas of one quorum, as their API shows them; `nodes`: their HTTP server;
-- `kubelet`: binds pods, makes volumes, reports the status of pods; `ground`: all of it, started
-  and stopped;
+- `kubelet`: binds pods, makes volumes, reports the status of pods; `simulated_cluster`: all of
+  it, started and stopped;
 - `audit`: the API server's own record of the operator's requests; `alarms`: what the operator
   reports of healthy quorums; `operatorprocess`: the operator, its memory and its processor time;
 - `cases`: the sizes of a run; `measure`: what is measured in a case, in order;

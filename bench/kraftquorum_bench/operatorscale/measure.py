@@ -9,10 +9,10 @@ from pathlib import Path
 
 from kraftquorum_bench.operatorscale.audit import Requests, Row, longest_gap_s
 from kraftquorum_bench.operatorscale.cases import Case, Times
-from kraftquorum_bench.operatorscale.ground import Ground, ground
 from kraftquorum_bench.operatorscale.operatorprocess import OperatorProcess
 from kraftquorum_bench.operatorscale.replicas import SimulatedQuorum
 from kraftquorum_bench.operatorscale.report import CaseResult, Latency, Rest, Share
+from kraftquorum_bench.operatorscale.simulated_cluster import SimulatedCluster, simulated_cluster
 from kraftquorum_bench.rounds import quantile
 
 POLL_S = 0.1
@@ -45,7 +45,7 @@ class Measurement:
             TimeoutError: a part took too long; the message names it.
             RuntimeError: the operator ended by itself.
         """
-        async with ground(self._root) as cluster:
+        async with simulated_cluster(self._root) as cluster:
             operator = self._start(cluster, "first")
             try:
                 formed_s = await self._form(cluster, operator)
@@ -74,10 +74,10 @@ class Measurement:
                 false_alarm_example=next(iter(cluster.alarms.false_alarms.values()), ""),
             )
 
-    def _start(self, cluster: Ground, name: str) -> OperatorProcess:
+    def _start(self, cluster: SimulatedCluster, name: str) -> OperatorProcess:
         return OperatorProcess(cluster.kubeconfig, self._root / f"operator-{name}.log")
 
-    def _quorums(self, cluster: Ground) -> list[SimulatedQuorum]:
+    def _quorums(self, cluster: SimulatedCluster) -> list[SimulatedQuorum]:
         places = (self.case.place(number) for number in range(self.case.quorums))
         return [cluster.kubelet.nodes.quorum(*place) for place in places]
 
@@ -99,7 +99,7 @@ class Measurement:
             await asyncio.sleep(POLL_S)
         return time.monotonic() - began_s
 
-    async def _form(self, cluster: Ground, operator: OperatorProcess) -> float:
+    async def _form(self, cluster: SimulatedCluster, operator: OperatorProcess) -> float:
         """Create all quorums, and wait until the operator reports all of them as running."""
         for number in range(self.case.namespaces):
             await cluster.create_namespace(f"bench-{number}")
@@ -123,7 +123,7 @@ class Measurement:
         self._say(f"{self.case.name}: all run after {formed_s:.0f} s")
         return formed_s
 
-    async def _rest(self, cluster: Ground, operator: OperatorProcess) -> Rest:
+    async def _rest(self, cluster: SimulatedCluster, operator: OperatorProcess) -> Rest:
         """Count what the operator does while nothing happens."""
         await asyncio.sleep(self.times.settle_s)
         self._renewals += cluster.audit.read(1).renewals
@@ -156,7 +156,7 @@ class Measurement:
         )
         return rest
 
-    async def _lose(self, cluster: Ground, quorum: SimulatedQuorum) -> float:
+    async def _lose(self, cluster: SimulatedCluster, quorum: SimulatedQuorum) -> float:
         """Lose a disk; returns the seconds until the first action."""
         began_s = time.monotonic()
         await cluster.kubelet.lose_disk(quorum.namespace, f"{quorum.name}-{LOST_NODE}")
@@ -165,14 +165,16 @@ class Measurement:
         )
         return (quorum.first_action_s or began_s) - began_s
 
-    async def _lose_one_by_one(self, cluster: Ground, operator: OperatorProcess) -> list[float]:
+    async def _lose_one_by_one(
+        self, cluster: SimulatedCluster, operator: OperatorProcess
+    ) -> list[float]:
         chosen = self._quorums(cluster)[: self.times.single_losses]
         taken_s = [await self._lose(cluster, quorum) for quorum in chosen]
         await self._repaired(cluster, operator)
         return taken_s
 
     async def _lose_at_once(
-        self, cluster: Ground, operator: OperatorProcess
+        self, cluster: SimulatedCluster, operator: OperatorProcess
     ) -> tuple[list[float], float]:
         """Seconds until the first action on each quorum, and until all are repaired."""
         chosen = self._quorums(cluster)[::-1][: self.times.losses_at_once]
@@ -183,7 +185,7 @@ class Measurement:
         self._say(f"{self.case.name}: {len(chosen)} disks replaced after {repaired_s:.0f} s")
         return list(taken_s), repaired_s
 
-    async def _repaired(self, cluster: Ground, operator: OperatorProcess) -> None:
+    async def _repaired(self, cluster: SimulatedCluster, operator: OperatorProcess) -> None:
         await self._until(
             "all quorums repaired",
             lambda: all(quorum.healthy for quorum in self._quorums(cluster)),
@@ -191,7 +193,7 @@ class Measurement:
             operator,
         )
 
-    async def _start_again(self, cluster: Ground) -> tuple[float, int]:
+    async def _start_again(self, cluster: SimulatedCluster) -> tuple[float, int]:
         """Seconds until a new operator has looked at every quorum, and its requests until then."""
         quorums = self._quorums(cluster)
         before = [quorum.looks for quorum in quorums]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kraftquorum_bench.accounting import cpu_us, resident_mib
+from kraftquorum_bench.process_usage import cpu_us, resident_mib
 
 PROGRAM = Path(sys.executable).parent / "kraftquorum-operator"
 END_S = 20.0

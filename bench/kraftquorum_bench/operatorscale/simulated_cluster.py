@@ -37,7 +37,7 @@ RESOURCES = f"/apis/{names.API_VERSION}/{names.PLURAL}"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class SimulatedCluster:
     """What a case stands on.
 
     Attributes:
@@ -73,7 +73,7 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(root: Path) -> AsyncGenerator[Ground]:
+async def simulated_cluster(root: Path) -> AsyncGenerator[SimulatedCluster]:
     """Start an API server with the CRD and a simulated kubelet; end all of it afterwards.
 
     Raises:
@@ -114,7 +114,7 @@ async def ground(root: Path) -> AsyncGenerator[Ground]:
         resources = Informer(api, RESOURCES, alarms.changed)
         tasks.start(resources.run(), "resources")
         await resources.synced.wait()
-        yield Ground(root, api, kubelet, AuditLog(log), alarms, kubeconfig)
+        yield SimulatedCluster(root, api, kubelet, AuditLog(log), alarms, kubeconfig)
 
 
 async def _create_crd(api: ApiClient) -> None:

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from kraftquorum_bench.accounting import cpu_us, total_cpu_us
 from kraftquorum_bench.contenders import Cluster
 from kraftquorum_bench.generator import load_process, run_errand
 from kraftquorum_bench.loads import ClientSecurity, Errand, Load, LoadResult, Sample
+from kraftquorum_bench.process_usage import cpu_us, total_cpu_us
 from proofkit.localquorum import CLUSTER_ID, LocalNode, LocalQuorum, eventually
 from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import QuorumSecurity

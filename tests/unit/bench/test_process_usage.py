@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kraftquorum_bench.accounting import cpu_us, resident_mib, total_cpu_us
+from kraftquorum_bench.process_usage import cpu_us, resident_mib, total_cpu_us
 
 
 def thread(proc, pid, number, ns):

@@ -8,7 +8,7 @@ damage. The rules over all replicas are pure functions of that result:
 - `log_matching`: where two replicas have the same offset and epoch they have the same bytes;
 - `elections`: an epoch has one leader, and begins with the record of that leader;
 - `voters`: each voter set differs from the one before it by one replica;
-- `committed`: a majority of the voters holds every committed record;
+- `committed_end`: a majority of the voters holds every committed record;
 - `states`: a snapshot equals the state of the log up to its offset.
 
 `replica_files` finds the replicas and their files, and `startup_files` checks whether a node could

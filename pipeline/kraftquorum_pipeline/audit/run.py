@@ -13,7 +13,7 @@ from kraftquorum_pipeline.remote import open_files, path_of
 from raftnode.errors import RaftnodeError
 from raftnode.logfiles import DAMAGED_SUFFIX, list_snapshots
 
-from .committed import Holding, check_committed, committed_end
+from .committed_end import Holding, check_committed, committed_end
 from .continuity import Extent, measure
 from .details import CHUNKS_MAX, read_batches, with_others
 from .elections import check_elections

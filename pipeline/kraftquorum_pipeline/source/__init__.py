@@ -5,7 +5,7 @@
 - `nodes`: plans and reads parts of a running quorum's log;
 - `files`, `filepart`: plan and read parts of a replica's segments and snapshots;
 - `voters`: the voter set, from the files of a replica;
-- `committed`: the proven committed end, from the files of the replicas alone;
+- `committed_end`: the proven committed end, from the files of the replicas alone;
 - `rows`, `decode`: from records to Arrow.
 
 A part is a small value that Spark sends to an executor; a read needs nothing but the part.

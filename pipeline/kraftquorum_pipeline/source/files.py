@@ -15,7 +15,7 @@ from kraftquorum_pipeline.audit.replica_files import Piece as ReplicaPiece
 from kraftquorum_pipeline.audit.replica_files import ReplicaFiles, find_replicas
 from kraftquorum_pipeline.errors import ClusterIdError, CorruptError, OptionError, TrimmedError
 from kraftquorum_pipeline.remote import open_files, path_of
-from kraftquorum_pipeline.source.committed import VoterLog, committed_end
+from kraftquorum_pipeline.source.committed_end import VoterLog, committed_end
 from kraftquorum_pipeline.source.filepart import FilePart, SnapshotPart
 from kraftquorum_pipeline.source.interface import LogState, Part
 from kraftquorum_pipeline.source.options import Options

@@ -18,7 +18,7 @@ from kraftquorum_pipeline.errors import (
     ValueFormatError,
 )
 from kraftquorum_pipeline.schema import log_schema
-from kraftquorum_pipeline.source.committed import VoterLog, committed_end
+from kraftquorum_pipeline.source.committed_end import VoterLog, committed_end
 from kraftquorum_pipeline.source.decode import Collector
 from kraftquorum_pipeline.source.files import FileLog
 from kraftquorum_pipeline.source.options import parse_options

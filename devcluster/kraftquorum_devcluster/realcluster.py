@@ -17,7 +17,7 @@ from .processes import owned_pids
 from .processnode.volumes import claim_dir
 from .realnode.addresses import NODES_MAX
 from .realnode.disks import FILLER, fill, hang, make_read_only, shut_down
-from .realnode.frozen import Frozen
+from .realnode.frozen_file_system import Frozen
 from .realnode.images import import_archives, sandbox_archive
 from .realnode.machine import run_on_node
 from .realnode.packages import ensure_packages

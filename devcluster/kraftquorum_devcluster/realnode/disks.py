@@ -19,7 +19,7 @@ from kraftquorum_devcluster.errors import DevClusterError
 from kraftquorum_devcluster.paths import private_dir
 from kraftquorum_devcluster.processnode.volumes import VolumeStore
 
-from .frozen import Frozen, thaw
+from .frozen_file_system import Frozen, thaw
 from .packages import search_path
 
 _SHUTDOWN = 0x8004587D

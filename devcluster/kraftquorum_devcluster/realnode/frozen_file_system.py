@@ -1,4 +1,4 @@
-"""`python -m kraftquorum_devcluster.realnode.frozen PATH`: keep a file system frozen.
+"""`python -m kraftquorum_devcluster.realnode.frozen_file_system PATH`: keep a file system frozen.
 
 Whatever happens to the caller, the file system goes on: it is thawed when standard input ends,
 and after `LIMIT_S` at the latest. A file system that stayed frozen would block every process
@@ -39,7 +39,12 @@ class Frozen:
     """
 
     def __init__(self, path: Path) -> None:
-        command = [sys.executable, "-m", "kraftquorum_devcluster.realnode.frozen", str(path)]
+        command = [
+            sys.executable,
+            "-m",
+            "kraftquorum_devcluster.realnode.frozen_file_system",
+            str(path),
+        ]
         self._keeper = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )

@@ -12,7 +12,7 @@ from proofkit.mutation import taken_out
 from proofkit.playbook import Playbook
 from proofkit.specification import traces
 from proofkit.specification.recorder import Trace
-from proofkit.specification.simulated import RecordingWatcher
+from proofkit.specification.simulator_traces import RecordingWatcher
 from raftnode.core.membership import voter_changes
 
 pytestmark = [pytest.mark.tlc, pytest.mark.timeout(300)]

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from mutants import patches
+from mutants.changed_lines import changed_lines, function_named, touched_lines
 from mutants.patches import Change, Patch, PatchError
 from mutants.survivors import Survivor, changes, read, why
-from mutants.touched import changed_lines, function_named, touched_lines
 
 CORE = Path("raftnode/raftnode/core")
 KIP_MAP = Path("docs/evidence/kip-map.toml")

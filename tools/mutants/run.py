@@ -33,6 +33,7 @@ from typing import Any
 import libcst
 import pytest
 import survivors
+from changed_lines import changed_lines, function_named, touched_lines
 from mutmut.__main__ import create_mutants
 from mutmut.mutation import file_mutation, mutators
 from mutmut.mutation.data import MutantLineSpans, SourceFileMutationData
@@ -44,7 +45,6 @@ from mutmut.utils.format_utils import (
     orig_function_and_class_names_from_key,
 )
 from prepare import TESTS
-from touched import changed_lines, function_named, touched_lines
 from trial import NO_TESTS, SURVIVED, Mutant, Trial
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import patches
 import pytest
+from changed_lines import function_named, touched_lines
 from prepare import TESTS
-from touched import function_named, touched_lines
 from trial import KILLED, NO_TESTS, SURVIVED, Mutant, Trial
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,8 +3,8 @@
 First all tests run without a mutant, in a fork of their own. That must be clean, and says how
 long each test takes and which lines of the core it runs. Then each mutant gets a fork, in which
 the code of one function is replaced, and the tests run that come to what it changed
-(touched.py), the fastest first, until one fails. The session itself runs no test, so that every
-fork begins with the same untouched modules.
+(changed_lines.py), the fastest first, until one fails. The session itself runs no test, so that
+every fork begins with the same untouched modules.
 
 The process has one thread, which makes forks safe here.
 """

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from proofkit.badrequests.draft import REQUESTS, Draft
 from proofkit.badrequests.fields import needed, spoilt
-from proofkit.badrequests.rows import wrong_requests
-from proofkit.badrequests.spoil import (
+from proofkit.badrequests.request_faults import (
     CUT_OFF,
     SILENCE,
     STRANGER,
@@ -19,6 +18,7 @@ from proofkit.badrequests.spoil import (
     TO_LEADER,
     Wrong,
 )
+from proofkit.badrequests.rows import wrong_requests
 
 __all__ = [
     "CUT_OFF",

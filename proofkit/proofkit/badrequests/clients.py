@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofkit.badrequests.spoil import CUT_OFF
+from proofkit.badrequests.request_faults import CUT_OFF
 from raftnode.api.client_connection import HEAD_LINE_MAX_BYTES, HEADERS_MAX
 
 _HOST = b"Host: node\r\n"

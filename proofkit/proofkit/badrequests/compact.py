@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 
 from kio.static.primitive import i16, i32, i64, u16
 
-from proofkit.badrequests.spoil import (
+from proofkit.badrequests.request_faults import (
     CUT_OFF,
     INT16_MAX,
     INT32_MAX,

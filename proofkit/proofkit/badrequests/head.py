@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from proofkit.badrequests.draft import Draft
-from proofkit.badrequests.spoil import (
+from proofkit.badrequests.request_faults import (
     CUT_OFF,
     INT16_MAX,
     INT32_MAX,

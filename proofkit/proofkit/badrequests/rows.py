@@ -20,7 +20,7 @@ from kio.static.primitive import i32Timedelta
 from proofkit.badrequests import compact
 from proofkit.badrequests.draft import REQUESTS
 from proofkit.badrequests.head import of_any_request
-from proofkit.badrequests.spoil import (
+from proofkit.badrequests.request_faults import (
     INT8_MAX,
     INT16_MAX,
     INT32_MAX,

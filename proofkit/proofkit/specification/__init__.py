@@ -5,6 +5,6 @@
 - `tlc`: the model checker as a subprocess;
 - `models`: the bounds and the mutants;
 - `sightings`: what is seen of a replica; `recorder`: which steps that is;
-- `simulated`, `realnodes`: where sightings come from;
+- `simulator_traces`, `realnodes`: where sightings come from;
 - `traces`: lets TLC judge recorded steps.
 """

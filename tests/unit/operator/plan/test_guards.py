@@ -22,7 +22,6 @@ from kraftquorum_operator.model.observation import (
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.guards import GUARDS
-from proofkit.operatorworld.certified import certified
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,
@@ -41,6 +40,7 @@ from proofkit.operatorworld.observations import (
     with_quorum,
     without_node,
 )
+from proofkit.operatorworld.tls_observations import certified
 
 NOT_REACHED = {
     "heal_before_shrink": "repair waits for a wanted voter that is late before anything shrinks",

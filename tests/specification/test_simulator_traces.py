@@ -10,7 +10,7 @@ import pytest
 from proofkit.mutation import taken_out
 from proofkit.specification import traces
 from proofkit.specification.recorder import Trace
-from proofkit.specification.simulated import is_specified, life_of
+from proofkit.specification.simulator_traces import is_specified, life_of
 from raftnode.core.elections import election
 from raftnode.core.log_index import LogIndex
 from raftnode.core.replica import Replica

@@ -199,8 +199,8 @@ def test_p55_replacement_is_added_before_the_lost_one_is_removed():
     for _ in range(40):
         sizes.append(len(book["1"].replica.log.voters))
         book.deliver()
-        for seat in book.seats.values():
-            seat.flush(book.now_ms)
+        for node in book.nodes.values():
+            node.flush(book.now_ms)
     assert sorted(set(sizes)) == [3, 4]
     assert sizes[0] == 4
     assert book.voters("1") == "{1,2,3'}"

@@ -1,4 +1,4 @@
-"""What a quorum at the table must show, read from the disks and the messages and from no core."""
+"""What a scripted quorum must show, read from the disks and the messages and from no core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from raftnode.core.records import AddVoter, RemoveVoter
 
 
 def log_end(book: Playbook, name: str) -> int:
-    """One past the last record that a seat has written."""
+    """One past the last record that a node has written."""
     return book[name].disk.log[-1].end_offset
 
 

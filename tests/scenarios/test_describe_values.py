@@ -1,6 +1,6 @@
 """Each line and column of `describe`, held against the disks of a quorum that moves (P26, P60).
 
-The command asks a real API server, whose service looks at the leader at the table. Each line of
+The command asks a real API server, whose service looks at the leader of a playbook. Each line of
 the code that makes a value is broken once, by a constant or a neighbour's value.
 """
 
@@ -42,7 +42,7 @@ PROGRESS = "runtime.description:_progress"
 
 
 class Api:
-    """The real API of the seat that leads, in a thread of its own: commands run their own loop."""
+    """The real API of the node that leads, in a thread of its own: commands run their own loop."""
 
     def __init__(self, book: Playbook, name: str) -> None:
         # A look needs the core alone, and the API the turns in which records are read.

@@ -44,8 +44,8 @@ def seen(book: Playbook, leader: str, name: str) -> ReplicaDescription | None:
 
 def untouched(book: Playbook, name: str) -> bool:
     """Whether a replica holds nothing, on disk or in memory, and belongs to no cluster."""
-    seat = book[name]
-    return (seat.role, seat.replica.cluster_id, seat.disk.cluster_id, seat.disk.log) == (
+    node = book[name]
+    return (node.role, node.replica.cluster_id, node.disk.cluster_id, node.disk.log) == (
         "blank",
         None,
         None,
@@ -357,9 +357,9 @@ def until_joined(book: Playbook, name: str) -> None:
             return
         if not book.deliver(limit=1):
             book.now_ms += CONFIG.announce_interval_ms // 4
-            for seat in list(book.seats.values()):
-                if seat.core is not None:
-                    book.give(seat.name, TimePassed())
+            for node in list(book.nodes.values()):
+                if node.core is not None:
+                    book.give(node.name, TimePassed())
     raise AssertionError(f"{name} does not join")
 
 

@@ -78,9 +78,9 @@ def test_without_further_records_the_followers_hear_of_a_commit_in_time():
     commit(book, b"last")
     committed_at_ms, seen_at_ms = book.now_ms, {}
 
-    def watch(seat: object, effect: object) -> None:
+    def watch(node: object, effect: object) -> None:
         if isinstance(effect, HighWatermarkAdvanced):
-            seen_at_ms.setdefault(seat.name, book.now_ms)  # type: ignore[attr-defined]
+            seen_at_ms.setdefault(node.name, book.now_ms)  # type: ignore[attr-defined]
 
     book.watch = watch
     book.run(400)

@@ -41,7 +41,7 @@ class Writes:
 
 
 class Shown:
-    """The metrics of each seat, scraped at the table's time."""
+    """The metrics of each node, scraped at the table's time."""
 
     def __init__(self, book: Playbook) -> None:
         self.book = book
@@ -49,7 +49,7 @@ class Shown:
         self.gauges: dict[str, Gauges] = {}
 
     def sit(self, *names: str) -> None:
-        """Attach metrics to the cores of these seats, as a node does when it starts."""
+        """Attach metrics to the cores of these nodes, as a node does when it starts."""
         for name in names:
             replica = self.book[name].replica
             registry = self.registries[name] = CollectorRegistry()
@@ -105,7 +105,7 @@ def shown(book: Playbook) -> Shown:
 
 
 def on_disk(book: Playbook, shown: Shown, *names: str) -> None:
-    """What each seat's metrics say of its own log and vote is what its disk holds."""
+    """What each node's metrics say of its own log and vote is what its disk holds."""
     for name in names:
         shown.gauges[name].show()
         disk = book[name].disk

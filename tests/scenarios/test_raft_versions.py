@@ -267,16 +267,16 @@ def test_unlisted_id_in_the_log_ends_a_node_at_version_1():
     """P52. Taking UNLISTED_VOTER_ID out of `Replica.append` makes this fail."""
     book = Playbook.formed("1", "2", "3", raft_version=1)
     book.run(1500)
-    seat = book["2"]
-    replica = seat.replica
+    node = book["2"]
+    replica = node.replica
     request = replica.role.fetching.in_flight
     assert isinstance(request, FetchRequest)
     base = replica.log.end
     stranger = Batch(base, base, replica.epoch, b"", (AddVoter(Voter(key_of("4"))),))
     response = FetchResponse(0, replica.epoch, key_of("1"), batches=(stranger,))
     book.give("2", ResponseReceived(key_of("1"), request, response))
-    assert seat.halted
-    assert isinstance(seat.halted.reason, UnlistedVoterIds)
+    assert node.halted
+    assert isinstance(node.halted.reason, UnlistedVoterIds)
 
 
 @pytest.mark.rule("P56")

@@ -146,8 +146,8 @@ def test_the_end_is_told_at_once_to_who_waits_when_the_leaders_own_disk_was_the_
     replica, role = book["1"].replica, book["1"].replica.role
     book.reassign("1", "1", "2")
     while book.deliver(limit=1) and not role.changes:
-        for seat in book.seats.values():
-            seat.flush(book.now_ms)
+        for node in book.nodes.values():
+            node.flush(book.now_ms)
     book["1"].flushes = False
     book.settle()
     assert (replica.log.voters.majority, len(role.changes)) == (2, 1)
@@ -417,8 +417,8 @@ def test_who_asks_for_the_very_step_that_is_under_way_waits_with_it():
     book.reassign("1", "1", "2", "3", "4")
     while not role.changes:
         assert book.deliver(limit=1)
-        for seat in book.seats.values():
-            seat.flush(book.now_ms)
+        for node in book.nodes.values():
+            node.flush(book.now_ms)
     joined = book.add("1", "4", expected=before)
     assert book.answer(joined) is None
     book.run(1000)

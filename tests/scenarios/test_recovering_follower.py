@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from proofkit.playbook import Message, Playbook, Seat
+from proofkit.playbook import Message, Playbook, ScriptedNode
 from raftnode.core.effects import Effect, SendRequest
 from raftnode.core.events import LogFlushed
 from raftnode.core.messages import FetchResponse, VoteRequest
@@ -26,8 +26,8 @@ class Asked:
         self.count, self.at_most, self.name = 0, at_most, name
         book.watch = self.watch
 
-    def watch(self, seat: Seat, effect: Effect) -> None:
-        if seat.name != self.name:
+    def watch(self, node: ScriptedNode, effect: Effect) -> None:
+        if node.name != self.name:
             return
         match effect:
             case SendRequest(_, VoteRequest(pre_vote=pre_vote)):

@@ -33,13 +33,13 @@ def leader_within(duration_ms: int, election_timeout_ms: int) -> bool:
     """Whether three are led, once, where every message takes half a round trip."""
     book = Playbook(CoreConfig(election_timeout_ms=election_timeout_ms))
     book.latch("1", "2", "3")
-    for number, seat in enumerate(book.seats.values()):
-        seat.replica.rng = Random(number)
+    for number, node in enumerate(book.nodes.values()):
+        node.replica.rng = Random(number)
     sent: dict[int, int] = {}
     for _ in range(duration_ms // STEP_MS):
         book.wait(STEP_MS)
-        for seat in book.seats.values():
-            seat.flush(book.now_ms)
+        for node in book.nodes.values():
+            node.flush(book.now_ms)
         waiting, book.pending = book.pending, []
         for message in waiting:
             if book.now_ms - sent.setdefault(message.number, book.now_ms) < ROUND_TRIP_MS // 2:

@@ -201,7 +201,7 @@ def begun(pieces: int) -> Playbook:
         if download is not None and download.position >= pieces * SMALL and not download.busy:
             return book
         if not book.deliver(limit=1):
-            moved = [seat.flush(book.now_ms) for seat in book.seats.values()]
+            moved = [node.flush(book.now_ms) for node in book.nodes.values()]
             if not book.work_storage() and not any(moved):
                 book.wait(50)
     raise AssertionError("it never begins")
@@ -425,30 +425,30 @@ def test_a_tail_that_the_quorum_gave_up_is_replaced_though_it_is_longer():
 def test_a_snapshot_that_comes_late_does_not_replace_a_log_that_holds_it():
     """A new leader brought the records meanwhile; what is behind them may be acknowledged."""
     book = begun(1)
-    seat = book["3"]
-    download = seat.replica.download
+    node = book["3"]
+    download = node.replica.download
     assert download is not None
     made = book["1"].disk.snapshot(download.snapshot)
     assert made is not None
-    seat.replica.download = None
-    seat.disk.install(made)
-    seat.replica.log.install(made.head)
+    node.replica.download = None
+    node.disk.install(made)
+    node.replica.log.install(made.head)
     book.pending.clear()
     book.run(3000)
-    end = seat.replica.log.end
+    end = node.replica.log.end
     assert end > made.head.position.end_offset
     # Only now the storage has read the file.
     download.verifying, download.storing_to = True, None
-    seat.replica.download = download
-    seat.take(SnapshotVerified(made.head), book.now_ms)
-    assert seat.replica.log.end == end
-    assert seat.replica.download is None
+    node.replica.download = download
+    node.take(SnapshotVerified(made.head), book.now_ms)
+    assert node.replica.log.end == end
+    assert node.replica.download is None
 
 
 def test_stale_words_of_the_storage_change_nothing():
     book = begun(2)
-    seat = book["3"]
-    download = seat.replica.download
+    node = book["3"]
+    download = node.replica.download
     assert download is not None
     before = (download.position, download.busy)
     other = LogPosition(Epoch(9), Offset(999))
@@ -458,8 +458,8 @@ def test_stale_words_of_the_storage_change_nothing():
         SnapshotRefused(other, "damaged"),
         SnapshotVerified(book["1"].disk.snapshots[-1].head),
     ):
-        seat.take(event, book.now_ms)
-        assert seat.replica.download is download
+        node.take(event, book.now_ms)
+        assert node.replica.download is download
         assert (download.position, download.busy) == before
     book.run(3000)
     same(book, "1", "3")
@@ -540,16 +540,16 @@ def test_retention_beyond_snapshot():
     """KAFKA-14238: the log is never trimmed beyond what a snapshot covers, whoever asks."""
     book = written()
     book.snapshot("1")
-    seat, covered = book["1"], book["1"].replica.log.snapshot
+    node, covered = book["1"], book["1"].replica.log.snapshot
     assert covered is not None
     book.append("1", b"not covered")
     book.settle()
-    for wanted in (covered.end_offset + 1, seat.replica.log.end, seat.replica.log.end + 100):
-        effects = seat.take(SnapshotTaken(covered, Offset(wanted)), book.now_ms)
+    for wanted in (covered.end_offset + 1, node.replica.log.end, node.replica.log.end + 100):
+        effects = node.take(SnapshotTaken(covered, Offset(wanted)), book.now_ms)
         assert not [one for one in effects if isinstance(one, TrimLog)]
-        assert seat.replica.log.start == 0
-    seat.take(SnapshotTaken(covered, covered.end_offset), book.now_ms)
-    assert seat.replica.log.start == covered.end_offset
+        assert node.replica.log.start == 0
+    node.take(SnapshotTaken(covered, covered.end_offset), book.now_ms)
+    assert node.replica.log.start == covered.end_offset
 
 
 @pytest.mark.scenario("remove-leader-crash")
@@ -573,13 +573,13 @@ def test_remove_leader_crash():
     for name in ("2", "3"):
         book.crash(name)
         book.restart(name)
-    seat = book["2"]
-    covered = seat.disk.snapshots[-1].head.position.end_offset
-    assert seat.high_watermark == covered
-    assert seat.replica.log.committed_voters(seat.high_watermark).voters == seat.replica.log.voters
-    seat.replica.truncate(Offset(covered - 1))
-    assert isinstance(seat.replica.effects[-1], Halt)
-    assert isinstance(seat.replica.effects[-1].reason, TruncationBelowHighWatermark)
+    node = book["2"]
+    covered = node.disk.snapshots[-1].head.position.end_offset
+    assert node.high_watermark == covered
+    assert node.replica.log.committed_voters(node.high_watermark).voters == node.replica.log.voters
+    node.replica.truncate(Offset(covered - 1))
+    assert isinstance(node.replica.effects[-1], Halt)
+    assert isinstance(node.replica.effects[-1].reason, TruncationBelowHighWatermark)
 
 
 @pytest.mark.scenario("remove-leader-crash")
@@ -621,7 +621,7 @@ def test_leader_that_falls_with_its_own_removal_has_nothing_to_take_back():
     "core.log_index:LogIndex.needs_snapshot",
     "return fetch.end_offset < self.start or",
     "return",
-    "proofkit.playbook.seat:Seat.read",
+    "proofkit.playbook.scripted_node:ScriptedNode.read",
     "effect.start_offset",
     "max(effect.start_offset, self.disk.start)",
 )
@@ -770,9 +770,9 @@ def test_p40_s11_a_piece_that_is_asked_for_is_a_sign_of_life_and_confirms_a_roun
 
 def test_s10_a_flush_from_before_the_install_says_nothing_of_what_came_with_it():
     book = left_behind()
-    seat = book["3"]
-    truncations = seat.replica.log.truncations
+    node = book["3"]
+    truncations = node.replica.log.truncations
     book.run(3000)
-    end = seat.replica.log.end
-    seat.take(LogFlushed(Offset(end + 500), truncations), book.now_ms)
-    assert seat.replica.log.durable_end <= end
+    end = node.replica.log.end
+    node.take(LogFlushed(Offset(end + 500), truncations), book.now_ms)
+    assert node.replica.log.durable_end <= end

@@ -149,7 +149,7 @@ def test_answer_brings_the_records_along():
     book = removed_unheard()
     book.heal()
     served: list[ServeFetch] = []
-    book.watch = lambda seat, effect: (
+    book.watch = lambda node, effect: (
         served.append(effect) if isinstance(effect, ServeFetch) else None
     )
     book.run(3000)

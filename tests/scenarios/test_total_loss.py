@@ -36,9 +36,9 @@ def nothing_is_lost(book: Playbook) -> None:
     [leader] = book.leaders
     assert book[leader].records == WRITTEN
     assert book[leader].replica.applicable == book[leader].replica.log.end
-    assert [seat.halted for seat in book.seats.values()] == [None] * len(book.seats)
-    for seat in book.seats.values():
-        assert seat.core is None or seat.records == WRITTEN
+    assert [node.halted for node in book.nodes.values()] == [None] * len(book.nodes)
+    for node in book.nodes.values():
+        assert node.core is None or node.records == WRITTEN
 
 
 @VOTES_FOR_ANY_LOG

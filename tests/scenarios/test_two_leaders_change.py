@@ -95,9 +95,9 @@ def test_nothing_that_one_half_acknowledged_is_lost_when_the_other_comes_back(na
     for replica in story.half_of_2:
         book.crash(replica)
     bring_back(book, story.half_of_1)
-    bring_back(book, "".join(book.seats))
+    bring_back(book, "".join(book.nodes))
     [leader] = book.leaders
-    assert [seat.halted for seat in book.seats.values()] == [None] * len(book.seats)
+    assert [node.halted for node in book.nodes.values()] == [None] * len(book.nodes)
     assert not acknowledged or b"acknowledged or not" in book[leader].records
-    for replica in book.seats:
+    for replica in book.nodes:
         assert book[replica].disk.log == book[leader].disk.log

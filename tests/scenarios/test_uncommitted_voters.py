@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import pytest
 
-from proofkit.playbook import Playbook, Seat
+from proofkit.playbook import Playbook, ScriptedNode
 from raftnode.core.effects import Effect, PersistQuorumState, VoterChangeCompleted
 from raftnode.core.records import AddVoter, RemoveVoter
 
@@ -55,9 +55,9 @@ def test_candidate_that_has_applied_no_change_counts_by_the_newest_set():
     """raft-rs #221. With the set that it has applied, 2 would lead the epoch that 4 leads."""
     leaders: dict[int, set[str]] = defaultdict(set)
 
-    def watch(seat: Seat, effect: Effect) -> None:
-        if isinstance(effect, PersistQuorumState) and effect.state.leader == seat.key:
-            leaders[effect.state.epoch].add(seat.name)
+    def watch(node: ScriptedNode, effect: Effect) -> None:
+        if isinstance(effect, PersistQuorumState) and effect.state.leader == node.key:
+            leaders[effect.state.epoch].add(node.name)
 
     book = five_of_three()
     book.watch = watch

@@ -4,9 +4,9 @@ Nothing is random and nothing happens by itself: a message arrives, a disk is fl
 time passes only if the script says so.
 
 - `book`: `Playbook`, all actions of a script;
-- `table`: the replicas and the messages between them;
+- `scripted_quorum`: the replicas and the messages between them;
 - `message`: one message, and the names of replicas;
-- `seat`: one replica with its disk, carrying the core's effects out;
+- `scripted_node`: one replica with its disk, carrying the core's effects out;
 - `show`: messages, effects and roles as short words;
 - `script`: the commands of golden scenarios in `tests/scenarios/testdata`.
 """
@@ -14,6 +14,6 @@ time passes only if the script says so.
 from proofkit.playbook.book import Playbook
 from proofkit.playbook.message import Message, key_of
 from proofkit.playbook.script import run_script
-from proofkit.playbook.seat import Seat
+from proofkit.playbook.scripted_node import ScriptedNode
 
-__all__ = ["Message", "Playbook", "Seat", "key_of", "run_script"]
+__all__ = ["Message", "Playbook", "ScriptedNode", "key_of", "run_script"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofkit.playbook.message import key_of, name_of
-from proofkit.playbook.seat import Seat
-from proofkit.playbook.table import AT_ONCE, Answer, Table
+from proofkit.playbook.scripted_node import ScriptedNode
+from proofkit.playbook.scripted_quorum import AT_ONCE, Answer, ScriptedQuorum
 from proofkit.simulator.disk import SimDisk
 from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
@@ -58,7 +58,7 @@ class AnsweredRounds(dict[tuple[str, ReplicaKey], ConfirmationRound]):
 
 
 @dataclass(slots=True)
-class Playbook(Table):
+class Playbook(ScriptedQuorum):
     """A few replicas; nothing happens by itself."""
 
     disks_work: bool = True
@@ -69,7 +69,7 @@ class Playbook(Table):
     Then it is appended at once, unless something else is in its way.
     """
 
-    # -- setting the table ---------------------------------------------------------------
+    # -- starting the quorum -------------------------------------------------------------
 
     @classmethod
     def formed(
@@ -85,23 +85,23 @@ class Playbook(Table):
         book.latch(*names, raft_version=raft_version)
         book.impatient(leader)
         book.settle()
-        assert book.seats[leader].replica.log.formation_completed or not raft_version
+        assert book.nodes[leader].replica.log.formation_completed or not raft_version
         return book
 
     def latch(self, *names: str, raft_version: int = RAFT_VERSION) -> None:
-        """Seat blank replicas and give each the latch that lists them all (S18)."""
+        """Add blank replicas and give each the latch that lists them all (S18)."""
         voters = VoterSet.of(Voter(key_of(name)) for name in names)
         latch = Latch(CLUSTER_ID, voters, raft_version)
         for name in names:
-            if name not in self.seats:
+            if name not in self.nodes:
                 self.blank(name)
             self.give(name, LatchReceived(self.number(), latch))
 
-    def observer(self, name: str) -> Seat:
-        """Seat a replica that knows the cluster and nothing else (S5)."""
-        seat = self.blank(name)
+    def observer(self, name: str) -> ScriptedNode:
+        """ScriptedNode a replica that knows the cluster and nothing else (S5)."""
+        node = self.blank(name)
         self.give(name, ClusterJoined(self.number(), CLUSTER_ID))
-        return seat
+        return node
 
     # -- time and elections --------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Playbook(Table):
         """Deliver and flush until nothing more happens by itself."""
         for _ in range(10_000):
             moved = self.deliver() + (self.work_storage() if self.disks_work else 0)
-            flushed = [seat.flush(self.now_ms) for seat in self.seats.values() if seat.flushes]
+            flushed = [node.flush(self.now_ms) for node in self.nodes.values() if node.flushes]
             if not moved and not any(flushed):
                 return
         raise AssertionError("the replicas never come to rest: a busy loop")
@@ -132,9 +132,9 @@ class Playbook(Table):
 
     def _deadlines(self) -> dict[str, int]:
         deadlines: dict[str, int] = {}
-        for name, seat in self.seats.items():
-            awake = seat.core and not seat.halted and seat.stuck is None
-            deadline = seat.core.next_deadline_ms() if seat.core and awake else None
+        for name, node in self.nodes.items():
+            awake = node.core and not node.halted and node.stuck is None
+            deadline = node.core.next_deadline_ms() if node.core and awake else None
             if deadline is not None:
                 deadlines[name] = deadline
         return deadlines
@@ -142,7 +142,7 @@ class Playbook(Table):
     def wait(self, duration_ms: int, *names: str) -> None:
         """Let time pass without any delivery; only `names` (default: all) notice it."""
         self.now_ms += duration_ms
-        for name in names or tuple(self.seats):
+        for name in names or tuple(self.nodes):
             self.give(name, TimePassed())
 
     def stand(self, name: str) -> None:
@@ -152,9 +152,9 @@ class Playbook(Table):
             assert deadline is not None, f"{name} will never stand"
             self.now_ms = max(self.now_ms, deadline)
             self.give(name, TimePassed())
-            if self.seats[name].role in {"prospective", "candidate", "leader"}:
+            if self.nodes[name].role in {"prospective", "candidate", "leader"}:
                 return
-        raise AssertionError(f"{name} does not stand: it is {self.seats[name].role}")
+        raise AssertionError(f"{name} does not stand: it is {self.nodes[name].role}")
 
     def elect(self, name: str) -> None:
         """Make `name` leader: the present leader transfers leadership, or cannot be reached.
@@ -168,17 +168,17 @@ class Playbook(Table):
             self.settle()
             assert self.leaders == [name], self.describe()
             return
-        for seat in self.seats.values():
-            role = seat.core.replica.role if seat.core else None
+        for node in self.nodes.values():
+            role = node.core.replica.role if node.core else None
             if isinstance(role, Follower) and role.heard_at_ms is not None:
                 self.now_ms = max(self.now_ms, role.heard_at_ms + self.config.fetch_timeout_ms)
         self.impatient(name)
         self.settle()
-        assert self.seats[name].role == "leader", self.describe()
+        assert self.nodes[name].role == "leader", self.describe()
 
     def impatient(self, name: str) -> None:
         """Let the replica's election time be now."""
-        role = self.seats[name].replica.role
+        role = self.nodes[name].replica.role
         assert isinstance(role, Unattached | Follower | Resigned), role
         role.election_at_ms = self.now_ms
         self.give(name, TimePassed())
@@ -198,13 +198,13 @@ class Playbook(Table):
 
     def crash(self, name: str, *, keep_unflushed: bool = False) -> None:
         """Kill a process; requests to it fail."""
-        self.seats[name].stop(keep_unflushed=keep_unflushed)
+        self.nodes[name].stop(keep_unflushed=keep_unflushed)
         self.fail_questions(name)
 
     def restart(self, name: str) -> None:
         """Start a process again on its disk."""
-        self.seats[name].start(self.now_ms)
-        if self.seats[name].core is None:
+        self.nodes[name].start(self.now_ms)
+        if self.nodes[name].core is None:
             return
         self.greet(name)
         self.give(name, TimePassed())
@@ -212,45 +212,45 @@ class Playbook(Table):
     def close_gates(self) -> None:
         """From now on each message passes a gate, and each start sends hellos (S3)."""
         self.gated = True
-        for name in self.seats:
+        for name in self.nodes:
             self.greet(name)
 
     def greet(self, name: str) -> None:
         """Exchange hellos with every voter that can be reached."""
-        seat = self.seats[name]
-        for other in self.seats.values():
-            if not self.gated or seat.core is None or other.core is None or other is seat:
+        node = self.nodes[name]
+        for other in self.nodes.values():
+            if not self.gated or node.core is None or other.core is None or other is node:
                 continue
-            known = other.key in seat.replica.log.voters and not self.is_cut(name, other.name)
-            if known and self.passes(seat, other):
-                self.passes(other, seat)
+            known = other.key in node.replica.log.voters and not self.is_cut(name, other.name)
+            if known and self.passes(node, other):
+                self.passes(other, node)
 
     def put_back(self, name: str, disk: SimDisk) -> None:
         """Restore an earlier copy of the disk of a process that is down (S3)."""
-        assert self.seats[name].core is None, f"{name} is up"
-        self.seats[name].disk = disk
+        assert self.nodes[name].core is None, f"{name} is up"
+        self.nodes[name].disk = disk
 
     def snapshot(self, name: str, *, trim_to: int | None = None) -> None:
         """Let a replica take a snapshot, and trim its log behind it."""
-        self.seats[name].snapshot(self.now_ms, trim_to=trim_to)
+        self.nodes[name].snapshot(self.now_ms, trim_to=trim_to)
 
     def wipe(self, name: str) -> str:
         """Lose the disk for good; return the name of the new replica of the node."""
-        if self.seats[name].core is not None:
+        if self.nodes[name].core is not None:
             self.crash(name)
         if self.watcher is not None:
-            self.watcher.lost(self.seats[name])
+            self.watcher.lost(self.nodes[name])
         reborn = name + "'"
         self.observer(reborn)
         return reborn
 
     def hang(self, name: str) -> None:
         """Let a replica's disk hang: nothing becomes durable, and no call returns."""
-        self.seats[name].hangs = True
+        self.nodes[name].hangs = True
 
     def go_on(self, name: str) -> None:
         """Let a disk that hung work again."""
-        self.seats[name].go_on()
+        self.nodes[name].go_on()
         self.give(name, TimePassed())
 
     def isolate(self, *names: str) -> None:
@@ -284,7 +284,7 @@ class Playbook(Table):
         within_ms: int = 5000,
     ) -> int:
         """Ask for AddVoter with the voter record that the replica has now."""
-        record = expected or self.seats[name].replica.log.voter_record
+        record = expected or self.nodes[name].replica.log.voter_record
         self._answer_rounds(name)
         old = key_of(replaces) if replaces else None
         return self.ask(
@@ -303,7 +303,7 @@ class Playbook(Table):
         within_ms: int = 5000,
     ) -> int:
         """Ask for RemoveVoter with the voter record that the replica has now."""
-        record = expected or self.seats[name].replica.log.voter_record
+        record = expected or self.nodes[name].replica.log.voter_record
         self._answer_rounds(name)
         return self.ask(
             name,
@@ -320,7 +320,7 @@ class Playbook(Table):
         within_ms: int = 5000,
     ) -> int:
         """Ask for other voters, by names or by bare node ids such as `#4`; none: take it back."""
-        record = expected or self.seats[name].replica.log.assignment_record
+        record = expected or self.nodes[name].replica.log.assignment_record
 
         def target(text: str) -> Target:
             if text.startswith("#"):
@@ -338,7 +338,7 @@ class Playbook(Table):
         )
 
     def _answer_rounds(self, name: str) -> None:
-        role = self.seats[name].replica.role
+        role = self.nodes[name].replica.role
         if self.rounds_answered and isinstance(role, Leader):
             role.confirmation_rounds = AnsweredRounds()
 
@@ -372,23 +372,23 @@ class Playbook(Table):
 
     def voters(self, name: str) -> str:
         """The voter set in force in a replica's log, by names."""
-        return "{" + ",".join(name_of(key) for key in self.seats[name].replica.log.voters) + "}"
+        return "{" + ",".join(name_of(key) for key in self.nodes[name].replica.log.voters) + "}"
 
     def describe(self) -> list[str]:
-        """One line for each seat."""
-        return [describe_seat(self, seat) for seat in self.seats.values()]
+        """One line for each node."""
+        return [describe_node(self, node) for node in self.nodes.values()]
 
 
-def describe_seat(book: Playbook, seat: Seat) -> str:
-    """Role, epoch, log and voters of one seat in one line."""
-    if seat.core is None:
-        return f"{seat.name} down"
-    replica, log = seat.replica, seat.replica.log
+def describe_node(book: Playbook, node: ScriptedNode) -> str:
+    """Role, epoch, log and voters of one node in one line."""
+    if node.core is None:
+        return f"{node.name} down"
+    replica, log = node.replica, node.replica.log
     leader = name_of(replica.leader) if replica.leader else "-"
-    stopped = " HALTED" if seat.halted else ""
+    stopped = " HALTED" if node.halted else ""
     trimmed = f"{log.start}.." if log.start else ""
     return (
-        f"{seat.name} {seat.role}{stopped} epoch={replica.epoch} leader={leader} "
+        f"{node.name} {node.role}{stopped} epoch={replica.epoch} leader={leader} "
         f"log={trimmed}{log.end}@{log.last_epoch} durable={log.durable_end} "
-        f"committed={replica.high_watermark} voters={book.voters(seat.name)}"
+        f"committed={replica.high_watermark} voters={book.voters(node.name)}"
     )

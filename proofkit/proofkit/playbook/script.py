@@ -46,7 +46,7 @@ from collections.abc import Callable
 
 from proofkit.playbook.book import Playbook
 from proofkit.playbook.message import Message
-from proofkit.playbook.seat import Seat
+from proofkit.playbook.scripted_node import ScriptedNode
 from proofkit.playbook.show import show_effect, show_message
 from proofkit.simulator.disk import SimDisk
 from raftnode.core.effects import Effect
@@ -84,10 +84,10 @@ class _Runner:
         self.book.on_delivery = self._delivery
         self.book.on_refusal = self._refusal
 
-    def _watch(self, seat: Seat, effect: Effect) -> None:
+    def _watch(self, node: ScriptedNode, effect: Effect) -> None:
         shown = show_effect(effect)
         if shown is not None:
-            self.said.append(f"{seat.name} {shown}")
+            self.said.append(f"{node.name} {shown}")
 
     def _refusal(self, said: str) -> None:
         self.said.append(said)

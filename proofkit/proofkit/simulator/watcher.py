@@ -11,7 +11,7 @@ from raftnode.core.types import ReplicaKey
 
 
 class Watched(Protocol):
-    """A process on a disk: a node of the simulator, a seat of a playbook."""
+    """A process on a disk: of the simulator or of a playbook."""
 
     core: RaftCore | None
 

@@ -663,8 +663,8 @@ def test_removal_of_what_was_replaced_waits_for_so_long_and_for_nobody():
         removal = [change for change in role.changes if change.kind == "remove"]
         if removal or not book.deliver(limit=1):
             break
-        for seat in book.seats.values():
-            seat.flush(book.now_ms)
+        for node in book.nodes.values():
+            node.flush(book.now_ms)
     [removal] = removal
     assert removal.key == key_of("3")
     assert removal.request_ids == set()

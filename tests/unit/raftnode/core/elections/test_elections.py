@@ -29,8 +29,8 @@ def candidate(*names: str) -> Playbook:
     """`2` asks for real votes in epoch 2, and nothing of it has arrived; 1 led and is away."""
     book = Playbook.formed(*names)
     book.isolate("1")
-    for seat in names[1:]:
-        role = book[seat].replica.role
+    for node in names[1:]:
+        role = book[node].replica.role
         assert isinstance(role, Follower)
         assert role.heard_at_ms is not None
         book.now_ms = max(book.now_ms, role.heard_at_ms + book.config.fetch_timeout_ms)

@@ -148,10 +148,10 @@ def test_observer_leaves_a_leader_that_does_not_answer_when_its_time_is_up(
 def test_observer_whose_fetch_fails_asks_somebody_else_soon():
     """It waits longer each time, but never more than a tenth of a fetch time-out."""
     book = Playbook.formed("1", "2", "3")
-    seat = book.observer("4")
+    node = book.observer("4")
     waits: list[int] = []
     for _ in range(12):
-        fetching = seat.replica.role.fetching
+        fetching = node.replica.role.fetching
         assert fetching.in_flight is not None
         book.give("4", RequestFailed(None, fetching.in_flight))
         waits.append(fetching.next_at_ms - book.now_ms)

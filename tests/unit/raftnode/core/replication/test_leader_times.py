@@ -119,7 +119,7 @@ def test_an_epoch_begins_with_who_leads_who_votes_and_who_granted():
     end = book["2"].replica.log.end
     here, seen = Endpoint("two.example", 9093), []
     book["2"].replica.endpoint = here
-    book.watch = lambda seat, effect: seen.append((seat.name, effect))
+    book.watch = lambda node, effect: seen.append((node.name, effect))
     book.elect("2")
     replica, role = leads(book, "2")
     for voter in (one, three):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from proofkit.playbook.message import Message, key_of, named
-from proofkit.playbook.seat import Seat
+from proofkit.playbook.scripted_node import ScriptedNode
 from proofkit.simulator.disk import SimDisk
 from proofkit.simulator.watcher import Watcher
 from raftnode.core.config import CoreConfig
@@ -44,16 +44,16 @@ AT_ONCE = CoreConfig(high_watermark_wait_ms=0)
 
 
 @dataclass(slots=True)
-class Table:
+class ScriptedQuorum:
     """A few replicas; messages wait in `pending` until they are delivered or dropped."""
 
     config: CoreConfig = AT_ONCE
     now_ms: int = 1000
-    seats: dict[str, Seat] = field(default_factory=dict[str, Seat])
+    nodes: dict[str, ScriptedNode] = field(default_factory=dict[str, ScriptedNode])
     pending: list[Message] = field(default_factory=list[Message])
     isolated: set[str] = field(default_factory=set[str])
     answers: dict[int, list[Answer]] = field(default_factory=dict[int, list[Answer]])
-    watch: Callable[[Seat, Effect], None] | None = None
+    watch: Callable[[ScriptedNode, Effect], None] | None = None
     """Called with every effect."""
     watcher: Watcher | None = None
     """Sees all that the replicas do."""
@@ -71,23 +71,23 @@ class Table:
     _numbers: int = 0
     _questions: dict[int, Message] = field(default_factory=dict[int, Message])
 
-    # -- seats ---------------------------------------------------------------------------
+    # -- nodes ---------------------------------------------------------------------------
 
-    def blank(self, name: str) -> Seat:
-        """Seat a replica with an empty disk."""
-        seat = Seat(name, SimDisk(key_of(name)), self._carry_out, self.config)
-        seat.watcher = self.watcher
-        self.seats[name] = seat
-        seat.start(self.now_ms)
-        return seat
+    def blank(self, name: str) -> ScriptedNode:
+        """ScriptedNode a replica with an empty disk."""
+        node = ScriptedNode(name, SimDisk(key_of(name)), self._carry_out, self.config)
+        node.watcher = self.watcher
+        self.nodes[name] = node
+        node.start(self.now_ms)
+        return node
 
-    def __getitem__(self, name: str) -> Seat:
-        return self.seats[name]
+    def __getitem__(self, name: str) -> ScriptedNode:
+        return self.nodes[name]
 
     @property
     def leaders(self) -> list[str]:
         """Return the replicas that take themselves for the leader."""
-        return [name for name, seat in self.seats.items() if seat.role == "leader"]
+        return [name for name, node in self.nodes.items() if node.role == "leader"]
 
     def number(self) -> int:
         """A request id that was never used."""
@@ -98,7 +98,7 @@ class Table:
 
     def give(self, name: str, event: Event) -> list[Effect]:
         """Hand one event to one replica."""
-        return self.seats[name].take(event, self.now_ms)
+        return self.nodes[name].take(event, self.now_ms)
 
     def deliver(
         self, kind: str = "", source: str = "", target: str = "", *, limit: int = 1_000_000
@@ -148,23 +148,23 @@ class Table:
         if target is None:
             self._fail(message)
             return
-        if not self.passes(self.seats[message.source], target):
+        if not self.passes(self.nodes[message.source], target):
             self._fail(message)
             return
         request_id = self.number()
         self._questions[request_id] = Message(
             request_id, message.source, target.name, message.request, answers=message.answers
         )
-        source = self.seats[message.source].key
+        source = self.nodes[message.source].key
         if target.gate is not None:
             target.gate.note_epoch(source, message.request.epoch)
         target.take(RequestReceived(request_id, source, message.request), self.now_ms)
 
     def _deliver_answer(self, message: Message, response: Response) -> None:
         assert message.target is not None
-        asker = self.seats[message.target]
+        asker = self.nodes[message.target]
         if self._life(asker) == message.answers and not self.is_cut(message.source, asker.name):
-            speaker = self.seats[message.source]
+            speaker = self.nodes[message.source]
             if not self.passes(speaker, asker):
                 target = key_of(message.source)
                 asker.take(RequestFailed(target, message.request), self.now_ms)
@@ -178,27 +178,27 @@ class Table:
         """Let the disks store and read snapshots; `damaged`: they read a damaged one."""
         waiting, self.storage = self.storage, []
         for name, life, effect in waiting:
-            seat = self.seats[name]
-            if seat.lives == life and seat.core is not None:
-                seat.take(self._stored(seat, effect, damaged=damaged), self.now_ms)
+            node = self.nodes[name]
+            if node.lives == life and node.core is not None:
+                node.take(self._stored(node, effect, damaged=damaged), self.now_ms)
         return len(waiting)
 
     def _stored(
-        self, seat: Seat, effect: StoreSnapshotPiece | VerifySnapshot, *, damaged: bool
+        self, node: ScriptedNode, effect: StoreSnapshotPiece | VerifySnapshot, *, damaged: bool
     ) -> Event:
         if isinstance(effect, StoreSnapshotPiece):
-            end = seat.disk.store_piece(effect.snapshot, effect.position, effect.data)
+            end = node.disk.store_piece(effect.snapshot, effect.position, effect.data)
             if end is None:
                 return SnapshotRefused(effect.snapshot, "it does not follow")
             return SnapshotPieceStored(effect.snapshot, end)
-        made = (snapshot for other in self.seats.values() for snapshot in other.disk.snapshots)
-        whole = next((o for o in made if seat.disk.incoming == (effect.snapshot, o.content)), None)
+        made = (snapshot for other in self.nodes.values() for snapshot in other.disk.snapshots)
+        whole = next((o for o in made if node.disk.incoming == (effect.snapshot, o.content)), None)
         if whole is None or damaged:
             return SnapshotRefused(effect.snapshot, "damaged")
-        seat.loaded = whole
+        node.loaded = whole
         return SnapshotVerified(whole.head)
 
-    def passes(self, speaker: Seat, listener: Seat) -> bool:
+    def passes(self, speaker: ScriptedNode, listener: ScriptedNode) -> bool:
         """Whether the receiver accepts the sender; a sender that believes a refusal stops (S3)."""
         if not self.gated or speaker.gate is None or listener.gate is None:
             return True
@@ -214,54 +214,54 @@ class Table:
             speaker.stop()
         return False
 
-    def _find(self, message: Message) -> Seat | None:
+    def _find(self, message: Message) -> ScriptedNode | None:
         if message.target is None:
             others = [
-                seat
-                for seat in self.seats.values()
-                if seat.core and seat.name != message.source and not self._cut_from(message, seat)
+                node
+                for node in self.nodes.values()
+                if node.core and node.name != message.source and not self._cut_from(message, node)
             ]
             return others[0] if others else None
-        seat = self.seats.get(message.target)
-        if seat is None or seat.core is None or self._cut_from(message, seat):
+        node = self.nodes.get(message.target)
+        if node is None or node.core is None or self._cut_from(message, node):
             return None
-        return seat
+        return node
 
-    def _cut_from(self, message: Message, seat: Seat) -> bool:
-        return self.is_cut(message.source, seat.name)
+    def _cut_from(self, message: Message, node: ScriptedNode) -> bool:
+        return self.is_cut(message.source, node.name)
 
     def is_cut(self, name: str, other: str) -> bool:
         """Whether nothing passes between two replicas."""
         return name != other and bool({name, other} & self.isolated)
 
     def _fail(self, message: Message) -> None:
-        asker = self.seats[message.source]
+        asker = self.nodes[message.source]
         if self._life(asker) == message.answers:
             target = key_of(message.target) if message.target else None
             asker.take(RequestFailed(target, message.request), self.now_ms)
 
     @staticmethod
-    def _life(seat: Seat) -> tuple[str, int]:
-        return seat.name, seat.disk.incarnation if seat.core else -1
+    def _life(node: ScriptedNode) -> tuple[str, int]:
+        return node.name, node.disk.incarnation if node.core else -1
 
-    def _carry_out(self, seat: Seat, effect: Effect) -> None:
+    def _carry_out(self, node: ScriptedNode, effect: Effect) -> None:
         if self.watch:
-            self.watch(seat, effect)
+            self.watch(node, effect)
         match effect:
             case SendRequest(target, request):
                 name = named(target) if target else None
                 if target and not name:
                     return  # to a replica that no script can name: lost
-                message = Message(self.number(), seat.name, name, request, answers=self._life(seat))
+                message = Message(self.number(), node.name, name, request, answers=self._life(node))
                 self.pending.append(message)
             case SendResponse(request_id, response):
                 self._answer(request_id, response)
             case ServeFetch():
-                self._answer(effect.request_id, seat.read(effect))
+                self._answer(effect.request_id, node.read(effect))
             case ServeSnapshot():
-                self._answer(effect.request_id, seat.serve_piece(effect, self.piece_bytes))
+                self._answer(effect.request_id, node.serve_piece(effect, self.piece_bytes))
             case StoreSnapshotPiece() | VerifySnapshot():
-                self.storage.append((seat.name, seat.lives, effect))
+                self.storage.append((node.name, node.lives, effect))
             case AppendAccepted() | Refused() | VoterChangeCompleted() | Confirmed() | Done():
                 self.answers.setdefault(effect.request_id, []).append(effect)
             case _:

@@ -54,22 +54,22 @@ class MiddleRandom(random.Random):
 
 
 @dataclass(slots=True)
-class Seat:
+class ScriptedNode:
     """A process on a disk; `core` is None while it is down.
 
-    `carry_out` is called with each effect that the seat itself does not do: those that
+    `carry_out` is called with each effect that the node itself does not do: those that
     say or ask something.
     """
 
     name: str
     disk: SimDisk
-    carry_out: Callable[[Seat, Effect], None]
+    carry_out: Callable[[ScriptedNode, Effect], None]
     config: CoreConfig = field(default_factory=CoreConfig)
     core: RaftCore | None = None
     gate: SimGate | None = None
     lives: int = 0
     flushes: bool = True
-    """Whether the table flushes it by itself as time goes on."""
+    """Whether the quorum flushes it by itself as time goes on."""
     hangs: bool = False
     """Whether its disk makes nothing durable: flushes wait, and the process waits at a barrier."""
     stuck: list[Effect] | None = None
@@ -88,7 +88,7 @@ class Seat:
 
     @property
     def replica(self) -> Replica:
-        """The core's state; the seat must be taken."""
+        """The core's state; the node must be taken."""
         assert self.core is not None, f"{self.name} is down"
         return self.core.replica
 

@@ -25,7 +25,7 @@ _KIB = 1024
 
 
 def _memory_mib(node: LocalNode, what: str) -> float:
-    """`VmRSS`, of now, or `VmHWM`, the most since it was last reset."""
+    """`VmRSS`, the current memory, or `VmHWM`, the most since its last reset."""
     assert node.process is not None
     status = Path(f"/proc/{node.process.pid}/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith(what + ":")]

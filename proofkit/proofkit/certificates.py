@@ -57,7 +57,7 @@ class Authority:
         self.renew()
 
     def renew(self) -> None:
-        """Make another certificate of the CA, with the key of before."""
+        """Make another certificate of the CA, with the previous key."""
         now = dt.datetime.now(dt.UTC)
         usage = x509.KeyUsage(
             digital_signature=True,

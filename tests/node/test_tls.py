@@ -531,7 +531,7 @@ async def test_leaf_and_ca_are_rotated_under_load_without_a_failed_write(
             leaves = issue_all(quorum, old)
             await shows(quorum, both, leaves)
             await grows(written)
-            # Connections of before are renewed, so that none stands on the old CA.
+            # Earlier connections are renewed, so that none stands on the old CA.
             leaves = issue_all(quorum)
             replace_file(client_ca, new.pem)
             await shows(quorum, fingerprints(new.pem), leaves)

@@ -114,7 +114,7 @@ def test_a_new_quorum_denies_by_default_and_follows_its_secrets_without_a_restar
     krq.until("the old token ended", lambda: ask(krq, "GET", "/v1/kv/shop/a", FIRST) == 401)
     assert ask(krq, "GET", "/v1/kv/shop/a", SECOND) == 200
 
-    # A Secret that cannot be used leaves the file of before in force.
+    # A Secret that cannot be used leaves the previous file in force.
     write_token(krq, "too short")
     krq.until("reported", lambda: access_ready(krq, "TokenUnusable"))
     krq.kubectl("delete", "secret", "shop-token")

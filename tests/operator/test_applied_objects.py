@@ -1,4 +1,4 @@
-"""What the operator writes: its own keys alone, so that others stay and those of before go."""
+"""What the operator writes: its own keys alone, so that others stay and earlier ones go."""
 
 from __future__ import annotations
 

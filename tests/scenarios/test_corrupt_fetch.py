@@ -1,6 +1,6 @@
 """`corrupt-fetch-during-truncation` (KAFKA-18723): an answer that is not what was asked for.
 
-A leader that falls truncates its log while an answer of before is still being read from it. What
+A leader that falls truncates its log while an earlier answer is still being read from it. What
 comes then may begin elsewhere or be of other epochs, though every checksum in it is right: those
 cover a batch each, and not where it belongs. Whatever comes, a follower's log stays what its
 leader's is so far, and it asks again.

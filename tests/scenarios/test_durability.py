@@ -174,7 +174,7 @@ def test_pause_then_stale_read():
     "settled",
 )
 def test_confirmed_answer_needs_fetches_from_after_the_question():
-    """S11. Counting any Fetch of now makes this fail: it may have been on its way before."""
+    """S11. Counting any current Fetch makes this fail: it may have been on its way before."""
     book = Playbook.formed("1", "2", "3")
     for name in ("2", "3"):
         book["1"].replica.role.progress[key_of(name)].last_fetch_ms = book.now_ms

@@ -421,7 +421,7 @@ class SimNode:
         if node is None:
             self.world.after(1, failed)
             return
-        # The keys of now: a message may arrive when its sender has another disk.
+        # The current keys: a message may arrive when its sender has another disk.
         there, there_life, there_key, own_key = node, node.life, node.disk.key, self.disk.key
 
         def too_late() -> None:

@@ -55,7 +55,7 @@ class PeerTls:
         return self.files.material.client
 
     def trusts(self, connection: HasExtraInfo) -> bool:
-        """Whether the CAs that verified a connection are those of now, or it is plain."""
+        """Whether the CAs that verified a connection are the current ones, or it is plain."""
         ssl_object = connection.get_extra_info("ssl_object")
         if ssl_object is None:
             return True

@@ -138,7 +138,7 @@ class PeerServer:
         return tls.files.trusted_by(ssl_object.context)
 
     def renew(self) -> None:
-        """End connections that were verified by CAs of before, after a grace period."""
+        """End connections that were verified by previous CAs, after a grace period."""
         self._spawn(self._end_former(), name="end connections of a former CA")
 
     async def _end_former(self) -> None:

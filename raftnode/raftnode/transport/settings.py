@@ -32,7 +32,7 @@ class TransportSettings:
         connections_per_replica_max: of these, by one replica; the oldest is closed.
         links_max: peers that the pool remembers.
         trust_grace_ms: after a change of the trusted CAs, how long the server keeps connections
-            that were verified by those of before; peers make theirs again meanwhile.
+            that the previous CAs verified; peers make theirs again meanwhile.
         close_timeout_ms: for the close handshake; after it the connection is cut.
     """
 

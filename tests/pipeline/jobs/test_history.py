@@ -119,7 +119,7 @@ def with_voters(rows, as_of):
         rows.where("control is distinct from 'VoterSet'"),
     )
     if as_of is None:
-        return others  # as an export of before has it
+        return others  # as an older export has it
     voters = [{"node_id": number, "directory_id": "any"} for number in range(3)]
     fields = json.dumps({"voters": voters, "as_of": as_of})
     return others.unionByName(told.withColumn("fields", F.lit(fields)))
@@ -147,7 +147,7 @@ def test_voters_of_a_trimmed_log_are_counted_from_its_state_or_an_election(spark
         rows = load(str(trimmed))
         known[f"{name}, state"] = f"{name}, whole"
         add(f"{name}, state", rows)
-        # Of nodes the voters are those of now, by a record of the log.
+        # Of nodes the voters are the current ones, by a record of the log.
         known[f"{name}, now"] = f"{name}, whole"
         add(f"{name}, now", with_voters(rows, changed))
         # Or by one that was written since the export's last.

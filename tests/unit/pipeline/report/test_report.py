@@ -88,7 +88,7 @@ def test_voters_from_before_a_trimmed_log_are_there_from_its_begin():
     ]
     assert late.repairs == [Repair(1, B, B2, None, 9000, 9100)]
     assert [change.what for change in late.changes] == ["AddVoter", "RemoveVoter"]
-    # The voters of now, by a record that may lie behind what was exported, say nothing of then;
+    # The current voters, by a record that may lie behind what was exported, say nothing of then;
     # who is removed does, and whom a leader names.
     newer = QuorumFigures("demo", "cluster", 8000, 20_000, 200, 193, 5000, 7, 500)
     fields = {"leader": C, "voters": [A, B2, C]}

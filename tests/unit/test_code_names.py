@@ -1,4 +1,7 @@
-"""The names of local variables and arguments, where no linter looks (docs/contributing/writing.md)."""
+"""The names of modules, local variables and arguments (docs/contributing/writing.md).
+
+No linter checks them.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,24 @@ CLEAN = (
     "tools",
 )
 """The packages without such names. A package that loses its last one is added here."""
+
+NOUNS = {"encoding", "framing", "matching", "scaling"}
+"""Nouns of the field that end in -ing. Log matching is a property of Raft."""
+
+METAPHORS = {
+    "bell",
+    "beside",
+    "director",
+    "finale",
+    "ground",
+    "ours",
+    "scene",
+    "seat",
+    "spoil",
+    "stage",
+    "strangers",
+}
+"""Names that modules had. A metaphor that returns elsewhere is added here."""
 
 SHADES = """
 def vote(found, *, late=False, **told):
@@ -61,6 +82,25 @@ def vague_names(source: str) -> Iterator[tuple[int, str]]:
         for name in names:
             if name in VAGUE:
                 yield getattr(node, "lineno", 0), name
+
+
+def is_refused(module: str) -> bool:
+    """Whether a module's name is a metaphor, or a gerund: its last word says what it holds."""
+    last_word = module.rpartition("_")[2]
+    return module in METAPHORS or (last_word.endswith("ing") and last_word not in NOUNS)
+
+
+@pytest.mark.parametrize("package", CLEAN)
+def test_a_module_has_the_name_of_what_it_holds(package: str) -> None:
+    paths = sorted((ROOT / package).rglob("*.py"))
+    assert paths
+    refused = [str(path.relative_to(ROOT)) for path in paths if is_refused(path.stem)]
+    assert refused == [], "name it by a noun of the field: kept_files, watch_filter"
+
+
+def test_gerunds_and_metaphors_are_refused_as_names_of_modules() -> None:
+    names = ["keeping", "snapshot_serving", "stage", "hanging_disk", "log_matching", "environment"]
+    assert [name for name in names if is_refused(name)] == ["keeping", "snapshot_serving", "stage"]
 
 
 @pytest.mark.parametrize("package", CLEAN)

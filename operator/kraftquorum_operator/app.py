@@ -76,6 +76,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             metrics=metrics,
             failpoints=Failpoints(settings.exit_before_action, settings.stop_before_delete),
         )
+        stack.push_async_callback(reconciler.event_poster.close)
         reconciler.statuses.ready = False
         if settings.page_port:
             page = StatusPage(

@@ -127,6 +127,7 @@ class Advisor:
             await asyncio.wait(looks)
         # The tasks are at their end, so that an error of the block stays what it is.
         await self._group.__aexit__(None, None, None)
+        await self._poster.close()
 
     async def _run(self) -> None:
         """Begin looks until cancelled; a mistake here ends no other part of the operator."""

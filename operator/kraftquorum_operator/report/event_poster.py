@@ -27,6 +27,9 @@ PENDING_MAX = 100
 KNOWN_MAX = 5_000
 """The most events with a count; the count of others starts again."""
 
+CLOSE_S = 2.0
+"""How long the operator's exit waits for events that are not sent yet."""
+
 
 @dataclass(slots=True)
 class EventPoster:
@@ -68,6 +71,16 @@ class EventPoster:
         """Wait until all are sent or have failed."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def close(self) -> None:
+        """Send what is pending, in bounded time; nothing uses the client after that."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
 
     async def _send(self, body: Body) -> None:
         async with self._turn:

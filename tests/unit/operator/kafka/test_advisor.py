@@ -48,6 +48,8 @@ class ApiServer:
     events: list[Body] = field(default_factory=list[Body])
     writes: int = 0
     refuses_secrets: bool = False
+    event_delay_s: float = 0
+    event_requests: int = 0
     version: int = 10
     _history: list[tuple[int, tuple[str, Body]]] = field(
         default_factory=list[tuple[int, tuple[str, Body]]]
@@ -92,6 +94,8 @@ class ApiServer:
             body = json.loads(await request.text())
             if parts[-1] == "status":
                 return self._applied(body)
+            self.event_requests += 1
+            await asyncio.sleep(self.event_delay_s)
             self.events.append(body)
             return web.json_response(body)
         if "secrets" in parts:
@@ -426,6 +430,18 @@ async def test_a_look_that_kopf_cancels_is_begun_again() -> None:
         for task in looks():
             task.cancel()
         await api.until_reason("orders", "Confirmed")
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.kafka.advisor:Advisor.__aexit__", "await self._poster.close()", "pass"
+)
+async def test_events_that_are_not_sent_at_the_exit_are_sent_before_the_client_is_closed() -> None:
+    controller, api = Controller(), ApiServer(event_delay_s=0.2)
+    async with serving([controller]) as addresses, advising(api):
+        api.put("orders", {"addresses": addresses})
+        await until(lambda: api.event_requests > 0)
+        assert not api.events
+    assert len(api.events) == 3
 
 
 @pytest.mark.without("kraftquorum_operator.kafka.advisor:Advisor._pause_s", "2**failures", "1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -93,6 +94,31 @@ async def test_an_api_server_that_takes_no_events_holds_nothing_up_and_fills_not
     sender.post(OWNER, [Event("Normal", "Done", "x")])
     await sender.sent()
     assert len(kube.events) == 1
+
+
+async def test_an_exit_sends_what_is_pending() -> None:
+    kube = Kube()
+    sender = postman(kube)
+    sender.post(OWNER, [Event("Normal", "Done", "x", about=str(number)) for number in range(3)])
+    await sender.close()
+    assert (len(kube.events), sender.pending) == (3, 0)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.report.event_poster:EventPoster.close", "task.cancel()", "pass"
+)
+async def test_an_exit_does_not_wait_for_an_api_server_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kraftquorum_operator.report.event_poster.CLOSE_S", 0.05)
+    kube = Kube()
+    kube.gate.clear()
+    sender = postman(kube)
+    sender.post(OWNER, [Event("Normal", "Done", "x", about=str(number)) for number in range(3)])
+    with suppress(TimeoutError):
+        async with asyncio.timeout(3):
+            await sender.close()
+    assert sender.pending == 0
 
 
 @pytest.mark.parametrize("restarted", [True, False])

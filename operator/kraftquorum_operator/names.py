@@ -75,8 +75,8 @@ a recreated claim, which has no annotations (S3)."""
 ANNOTATION_GIVEN_UP = f"{GROUP}/given-up-"
 """On the StatefulSet, with the ordinal: which claims the operator gave up, and when."""
 
-ANNOTATION_PUT_OFF = f"{GROUP}/growth-put-off"
-"""On the StatefulSet: for which revision of the template the operator put a growth off, and why."""
+ANNOTATION_SCALE_UP_DEFERRED = f"{GROUP}/scale-up-deferred"
+"""On the StatefulSet: for which revision of the template a scale-up is deferred, and why."""
 
 ANNOTATION_RECOUNT = f"{GROUP}/counted-for"
 """On the disruption budget: which pods it was last touched for (S22)."""

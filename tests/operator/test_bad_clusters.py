@@ -80,7 +80,7 @@ def test_a_quota_that_forbids_the_fourth_pod(krq, operators) -> None:
 
 @pytest.mark.rule("S24")
 def test_a_quota_that_forbids_the_fourth_pod_blocks_no_roll(krq, operators, writing) -> None:
-    """The fourth pod is put off for it, and comes once the quota lets it."""
+    """The operator defers the scale-up for it. The fourth pod comes once the quota lets it."""
     operators.start()
     krq.apply(voters=3, image="kraftquorum/raftnode:1")
     krq.ready(3)
@@ -99,7 +99,7 @@ def test_a_quota_that_forbids_the_fourth_pod_blocks_no_roll(krq, operators, writ
         message = krq.condition("Progressing").get("message", "")
         return "is added after the restart of all pods" in message and "quota: few" in message
 
-    krq.until("it rolls and says of the growth", tells_both)
+    krq.until("it rolls and says of the scale-up", tells_both)
     assert krq.get("sts")["spec"]["replicas"] == 3
 
     def is_rolled() -> bool:

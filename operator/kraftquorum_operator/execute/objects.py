@@ -144,8 +144,8 @@ async def create_statefulset(action: CreateStatefulSet, tools: Tools) -> str:
 
 async def set_replicas(action: SetReplicas, tools: Tools) -> str:
     """Change the replicas, if no other client changed the StatefulSet since it was observed."""
-    put_off = action.put_off
-    note = f"{put_off.revision} {put_off.why}" if put_off is not None else None
+    deferral = action.deferral
+    note = f"{deferral.revision} {deferral.why}" if deferral is not None else None
     await tools.kube.patch(
         "StatefulSet",
         tools.owner.namespace,
@@ -154,7 +154,7 @@ async def set_replicas(action: SetReplicas, tools: Tools) -> str:
         change={
             "metadata": {
                 "resourceVersion": action.resource_version,
-                "annotations": {names.ANNOTATION_PUT_OFF: note},
+                "annotations": {names.ANNOTATION_SCALE_UP_DEFERRED: note},
             },
             "spec": {"replicas": action.replicas},
         },

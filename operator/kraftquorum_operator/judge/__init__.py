@@ -2,7 +2,7 @@
 
 - `trust`: which voters count in a majority;
 - `copies`: volumes that were restored from a copy; `disks`: corruption and little space;
-- `growth`: whether a growth is stuck, or waits for a roll;
+- `scale_up`: whether a scale-up is stuck, or waits for a roll;
 - `given_up`: volumes that the operator has given up; `log_size`: logs that outgrow their volumes;
 - `certificates`: whether certificates are valid, and when they expire; `leaves`: what each must
   have; `cert_manager`: what cert-manager issues, and why it does not; `renewal`: what it is to

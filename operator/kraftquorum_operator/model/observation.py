@@ -317,8 +317,8 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class PutOff:
-    """A growth that the operator put off for a roll, because its pod could not start."""
+class Deferral:
+    """A scale-up that the operator deferred for a roll, because its pod could not start."""
 
     revision: str
     """Of the template that the roll gives to the pods."""
@@ -358,8 +358,8 @@ class StatefulSet:
     """Size of each claim, as its template has it."""
     tls: TlsLevel = "disabled"
     """What its template has the listeners of nodes accept."""
-    put_off: PutOff | None = None
-    """The growth that was put off last; `judge/growth.py` says whether it still is."""
+    deferral: Deferral | None = None
+    """The scale-up that was deferred last; `judge/scale_up.py` says whether it still is."""
 
     def record(self, ordinal: int) -> ClaimRecord | None:
         """What was recorded last for an ordinal."""
@@ -453,8 +453,8 @@ class Observation:
     no retry is due yet."""
 
     troubles: tuple[Trouble, ...] = ()
-    """Pods and claims that have not been able to start for a while. Only whether a growth is put
-    off depends on them (`judge/growth.py`)."""
+    """Pods and claims that have not been able to start for a while. Only whether a scale-up is
+    deferred depends on them (`judge/scale_up.py`)."""
 
     failure: tuple[str, str] | None = None
     """A reason in one word and a sentence: the request that fails repeatedly."""

@@ -17,9 +17,9 @@ from kraftquorum_operator.model.observation import (
     Budget,
     Claim,
     ClaimRecord,
+    Deferral,
     GivenUp,
     Pod,
-    PutOff,
     StatefulSet,
 )
 from kraftquorum_operator.model.tls import TlsLevel
@@ -85,13 +85,13 @@ def read_statefulset(body: Body | None, now: datetime | None = None) -> Stateful
         image=_kept_image(body),
         claim_size=str(requested.get("storage", "")),
         tls=_tls_level(_part(_part(body["spec"], "template"), "spec")),
-        put_off=_put_off(_annotations(body)),
+        deferral=_deferral(_annotations(body)),
     )
 
 
-def _put_off(annotations: dict[str, str]) -> PutOff | None:
-    revision, _, why = annotations.get(names.ANNOTATION_PUT_OFF, "").partition(" ")
-    return PutOff(revision, why) if revision else None
+def _deferral(annotations: dict[str, str]) -> Deferral | None:
+    revision, _, why = annotations.get(names.ANNOTATION_SCALE_UP_DEFERRED, "").partition(" ")
+    return Deferral(revision, why) if revision else None
 
 
 def _kept_image(body: Body) -> str | None:

@@ -8,7 +8,7 @@ the order of S24: repair, shrink, grow, roll. Each checks the guards of
 - `compare`: which Kubernetes objects differ from what is wanted;
 - `formation`, `replacement`, `scaling`, `rollout`, `restart`, `stuck_pods`, `deletion`: a concern
   each; `replacement` replaces a voter whose storage is lost;
-- `put_off`: rolls before a growth that the cluster has no room for;
+- `deferral`: rolls before a scale-up that the cluster has no room for;
 - `certificates`: issued, renewed, moved to another CA, or left to cert-manager; `issued`:
   cert-manager's objects for that; `tls_level`: from plain to TLS and back;
 - `budget`: when Kubernetes has to count the disruption budget again;

@@ -14,9 +14,9 @@ from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
     Basis,
     ClaimRecord,
+    Deferral,
     Latch,
     LatchVoter,
-    PutOff,
     ReplicaId,
 )
 
@@ -42,8 +42,8 @@ class SetReplicas:
     uid: str
     resource_version: str
     replicas: int
-    put_off: PutOff | None = None
-    """The growth that is put off by this, to record; None: none is put off any longer."""
+    deferral: Deferral | None = None
+    """The scale-up that is deferred by this, to record; None: none is deferred any longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,8 +337,8 @@ def describe(action: Action) -> str:
             return f"{type(action).__name__} {replica}"
         case MoveLeadership(leader, preferred):
             return f"MoveLeadership {leader} to {preferred}"
-        case SetReplicas(_, _, replicas, PutOff(why=why)):
-            return f"SetReplicas {replicas} (the growth waits for a roll: {why})"
+        case SetReplicas(_, _, replicas, Deferral(why=why)):
+            return f"SetReplicas {replicas} (the scale-up waits for a roll: {why})"
         case SetReplicas(_, _, replicas) | CreateStatefulSet(replicas):
             return f"{type(action).__name__} {replicas}"
         case CountPod(pod, voter):

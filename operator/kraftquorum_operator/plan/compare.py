@@ -9,8 +9,8 @@ from typing import cast
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.access import access_files, is_access_missing
 from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
-from kraftquorum_operator.judge.growth import why_put_off
 from kraftquorum_operator.judge.renewal import to_issue_again
+from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.model.access_facts import AccessFault
 from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.installation import Installation
@@ -103,7 +103,7 @@ def compare(
             statefulset,
             installation,
             counted=counted or (),
-            grows=why_put_off(facts, spec.voters) is None,
+            grows=why_deferred(facts, spec.voters) is None,
         ),
     }
     again = (

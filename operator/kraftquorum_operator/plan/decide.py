@@ -22,9 +22,9 @@ from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
 from kraftquorum_operator.plan.budget import budget_count
 from kraftquorum_operator.plan.certificates import certificates
+from kraftquorum_operator.plan.deferral import roll_before_scale_up
 from kraftquorum_operator.plan.formation import create, latch, raise_replicas, send_latch
 from kraftquorum_operator.plan.guards import Case, first_block
-from kraftquorum_operator.plan.put_off import roll_before_growth
 from kraftquorum_operator.plan.quorum_loss import without_leader
 from kraftquorum_operator.plan.replacement import repair, retire, retire_waits
 from kraftquorum_operator.plan.rollout import await_tls, roll
@@ -57,13 +57,13 @@ REPAIR: tuple[Step, ...] = (
 
 OPERATION: tuple[Step, ...] = (
     shrink,
-    roll_before_growth,
+    roll_before_scale_up,
     grow,
     roll,
     await_tls,
     retire_waits,
 )
-"""Steps that change a healthy quorum, in the order of S24. A growth that the cluster has no room
+"""Steps that change a healthy quorum, in the order of S24. A scale-up that the cluster has no room
 for comes after the roll."""
 
 PASSING = frozenset(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from kraftquorum_operator.judge.copies import why_copied
 from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
-from kraftquorum_operator.judge.growth import why_put_off
+from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.model.observation import ReplicaId, majority
 from kraftquorum_operator.plan.access_guards import access_file_written
 from kraftquorum_operator.plan.case import Case
@@ -505,16 +505,16 @@ def all_voters_caught_up(case: Case) -> str | None:
 
 
 @guard()
-def growth_not_put_off(case: Case) -> str | None:
-    """No growth waits for a rolling restart.
+def scale_up_not_deferred(case: Case) -> str | None:
+    """No scale-up waits for a rolling restart.
 
     If the cluster has had no room for a new pod for a minute and other pods have an older template,
     the operator takes the new pod away, restarts the other pods one by one, and then creates the
     new pod again. It does so only from three voters on: a smaller quorum has no majority while a
-    pod restarts. The StatefulSet's annotation `kraftquorum.io/growth-put-off` records it; if you
+    pod restarts. The StatefulSet's annotation `kraftquorum.io/scale-up-deferred` records it; if you
     remove the annotation, the operator creates the new pod at once.
     """
-    return why_put_off(case.observation, case.spec.voters)
+    return why_deferred(case.observation, case.spec.voters)
 
 
 def _is_caught_up(case: Case, voter: ReplicaId) -> bool:

@@ -99,7 +99,7 @@ def claim_deletion_accepted(case: Case) -> str | None:
 def pod_gone_before_next_step(case: Case) -> str | None:
     """The pod of a removed replica is gone before its claim or the next replica is removed.
 
-    The pod of a growth that is put off is gone before the operator restarts another pod.
+    The pod of a scale-up that is deferred is gone before the operator restarts another pod.
     """
     pod = case.observation.pod(case.ordinal)
     return None if pod is None else f"pod {pod.name} is not gone yet"

@@ -332,7 +332,7 @@ def _replace_storage(case: Case, ordinal: int, reason: str = STORAGE_LOST) -> Ac
     waits = isinstance(step, Wait) and step.guard == by_own_budget
     if waits and _others_are_ready(case, ordinal):
         # The budget keeps its number for a larger quorum to come, not for a disruption, and that
-        # growth waits for this repair. The guards checked the replica's loss before its claim was
+        # scale-up waits for this repair. The guards checked the replica's loss before its claim was
         # deleted.
         return DeletePod(pod.name, pod.uid, pod_reason)
     return step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.copies import unrecorded
-from kraftquorum_operator.judge.growth import next_ordinal
+from kraftquorum_operator.judge.scale_up import next_ordinal
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import Progress, ReplicaId
 from kraftquorum_operator.plan import guards

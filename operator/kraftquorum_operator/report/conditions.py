@@ -10,8 +10,8 @@ from kraftquorum_operator.judge.access import access_obstacle
 from kraftquorum_operator.judge.copies import copied_voters, why_copied
 from kraftquorum_operator.judge.disks import damaged_storage, low_disks
 from kraftquorum_operator.judge.given_up import failing_in_a_row
-from kraftquorum_operator.judge.growth import why_put_off
 from kraftquorum_operator.judge.log_size import why_log_outgrows
+from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.model.observation import AS_LAST_KNOWN, Observation, majority
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import guards
@@ -78,12 +78,12 @@ def _available(context: Context) -> Answer:
 def _progressing(context: Context) -> Answer:
     """The operator is changing the quorum, or waits until it can.
 
-    While a growth is put off for a rolling restart, the message has both.
+    While a scale-up is deferred for a rolling restart, the message has both.
     """
     reason, why = _why(context.decision)
-    put_off = why_put_off(context.observation, context.wanted)
-    if put_off is not None and put_off not in why:
-        why = f"{why}; {put_off}"
+    deferral = why_deferred(context.observation, context.wanted)
+    if deferral is not None and deferral not in why:
+        why = f"{why}; {deferral}"
     stuck = isinstance(context.decision, Wait) and guards.needs_person(context.decision.guard)
     return not isinstance(context.decision, Done) and not stuck, reason, why
 

@@ -42,7 +42,7 @@ def build(
         live: the live StatefulSet; None: there is none.
         installation: of the operator.
         counted: names of the pods that the disruption budget counts.
-        grows: whether the voters may become as many as are wanted; False: that is put off.
+        grows: whether the voters may become as many as are wanted; False: the scale-up is deferred.
     """
     bodies = [
         headless_service(owner),

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from kraftquorum_operator.model.engine import RAFTNODE, Engine
 from kraftquorum_operator.model.observation import (
     ClaimRecord,
+    Deferral,
     Latch,
-    PutOff,
     Quorum,
     ReplicaId,
     VoterRecord,
@@ -70,7 +70,7 @@ class Truth:
     """Templates whose image cannot be pulled."""
     places: int | None = None
     """How many pods the machines have room for; None: for all."""
-    put_off: PutOff | None = None
+    deferral: Deferral | None = None
     """As recorded on the StatefulSet."""
     budget_grows: bool = True
     """Whether the disruption budget keeps a majority of the wanted voters, if they are more."""

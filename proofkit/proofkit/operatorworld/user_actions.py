@@ -25,7 +25,7 @@ def delete_statefulset(world: World, *, orphan: bool) -> None:
     world.replicas, world.version = None, world.version + 1
     world.records.clear()
     world.given_up.clear()
-    world.put_off = None
+    world.deferral = None
     if not orphan:
         for runner in world.runners.values():
             runner.terminating = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kraftquorum_operator.judge.growth import why_put_off
+from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.model.objects import ObjectRef
 from kraftquorum_operator.model.observation import (
     Basis,
@@ -46,7 +46,7 @@ class World(Truth):
     def look(self) -> Observation:
         """Return an observation that is true now."""
         observation = self._look()
-        grows = why_put_off(observation, self.spec.voters) is None
+        grows = why_deferred(observation, self.spec.voters) is None
         current = self.least(grows=self.budget_grows)
         if observation.quorum is None or self.least(grows=grows) == current:
             return observation
@@ -71,7 +71,7 @@ class World(Truth):
                     (n, tuple(GivenUp(uid, self.now_ms - at, unused) for at, uid, unused in notes))
                     for n, notes in sorted(self.given_up.items())
                 ),
-                put_off=self.put_off,
+                deferral=self.deferral,
             ),
             pods=tuple(self._pod(n) for n in sorted(self.runners)),
             claims=tuple(self._claim(n) for n in sorted(self.disks)),
@@ -273,7 +273,7 @@ class World(Truth):
             case actions.RecordClaims():
                 self._record(action)
             case actions.ApplyObjects():
-                self.budget_grows = why_put_off(self.look(), self.spec.voters) is None
+                self.budget_grows = why_deferred(self.look(), self.spec.voters) is None
                 self.count_budget()
             case (
                 actions.DeleteStatefulSet()
@@ -292,7 +292,7 @@ class World(Truth):
         highest = max((v.node_id for v in (*self.voters, *self.committed_voters)), default=-1)
         assert action.replicas > highest, "S25: a voter would lose its pod"
         self.replicas, self.version = action.replicas, self.version + 1
-        self.put_off = action.put_off
+        self.deferral = action.deferral
 
     def _create_latch(
         self, cluster_id: str, voters: tuple[LatchVoter, ...], *, adopted: bool

@@ -22,7 +22,7 @@ from kraftquorum_operator.errors import ConflictError
 from kraftquorum_operator.execute import objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.model.objects import ObjectRef, Owner
-from kraftquorum_operator.model.observation import Budget, ClaimRecord, PutOff
+from kraftquorum_operator.model.observation import Budget, ClaimRecord, Deferral
 from kraftquorum_operator.observe.kube import read_statefulset
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.resources.disruption import disruption_budget
@@ -184,22 +184,22 @@ async def test_replicas_change_only_from_the_version_that_was_observed(place: Pl
 
 
 @pytest.mark.without(
-    f"{OBJECTS}:set_replicas", "if put_off is not None else None", "if 0 else None"
+    f"{OBJECTS}:set_replicas", "if deferral is not None else None", "if 0 else None"
 )
-async def test_a_growth_that_is_put_off_is_recorded_until_it_goes_on(place: Place):
+async def test_a_scale_up_that_is_deferred_is_recorded_until_it_goes_on(place: Place):
     place.server.put("StatefulSet", "demo", "uid", {"replicas": 4})
-    note = PutOff("r2", "pod demo-3: Unschedulable: no machine")
+    note = Deferral("r2", "pod demo-3: Unschedulable: no machine")
     await objects.set_replicas(actions.SetReplicas("uid", "1", 3, note), place.tools)
     scaled = place.server.get("StatefulSet", "demo")
     assert scaled is not None
     seen = read_statefulset(scaled)
     assert seen is not None
-    assert (seen.replicas, seen.put_off) == (3, note)
+    assert (seen.replicas, seen.deferral) == (3, note)
     version = scaled["metadata"]["resourceVersion"]
     await objects.set_replicas(actions.SetReplicas("uid", version, 4), place.tools)
     seen = read_statefulset(place.server.get("StatefulSet", "demo"))
     assert seen is not None
-    assert (seen.replicas, seen.put_off) == (4, None)
+    assert (seen.replicas, seen.deferral) == (4, None)
 
 
 RECORD = ClaimRecord("directory", "old")

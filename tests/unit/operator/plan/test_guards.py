@@ -13,10 +13,10 @@ from kraftquorum_operator.model.observation import (
     UNKNOWN_OWNER,
     Budget,
     ClaimRecord,
+    Deferral,
     GivenUp,
     Observation,
     Progress,
-    PutOff,
     StatefulSet,
 )
 from kraftquorum_operator.model.spec import QuorumSpec
@@ -102,7 +102,7 @@ ROLLING = replace(
 )
 UNSEEN_TEMPLATE = replace(
     healthy(),
-    statefulset=replace(healthy().statefulset, revision=None, put_off=PutOff("r1", "no room")),
+    statefulset=replace(healthy().statefulset, revision=None, deferral=Deferral("r1", "no room")),
 )
 CASES: dict[str, tuple[Observation, QuorumSpec]] = {
     "budget_allows_eviction": (ROLLING, spec()),
@@ -223,7 +223,7 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         with_pod(with_pod(healthy(), replace(pod(2), revision="r0")), replace(pod(1), ready=False)),
         spec(),
     ),
-    "growth_not_put_off": (UNSEEN_TEMPLATE, FOUR),
+    "scale_up_not_deferred": (UNSEEN_TEMPLATE, FOUR),
     "current_template_starts": (BOTH_STUCK, spec()),
     "fresh_claim_uid": (with_claim(BROKEN_3, replace(claim(3), owner_uid="resource-0")), FOUR),
 }

@@ -376,10 +376,10 @@ def test_all_claims_deleted_at_once_are_replaced_one_by_one(engine: Engine, vote
     end=st.booleans(),
 )
 @WALK
-def test_a_growth_without_room_blocks_no_roll_and_takes_no_voters_room(
+def test_a_scale_up_without_room_blocks_no_roll_and_takes_no_voters_room(
     engine: Engine, voters: int, more: int, at: int, end: bool
 ) -> None:
-    """Before the growth is stuck, or after; all voters get the template, one at a time."""
+    """Before the scale-up is stuck, or after; all voters get the template, one at a time."""
     world = start(engine, voters)
     settle(world)
     first, world.places = list(world.voters), voters
@@ -402,7 +402,7 @@ def test_a_growth_without_room_blocks_no_roll_and_takes_no_voters_room(
 
 @both_engines
 @pytest.mark.parametrize("voters", [1, 2])
-def test_a_growth_without_room_comes_before_the_roll_of_voters_that_cannot_be_spared(
+def test_a_scale_up_without_room_comes_before_the_roll_of_voters_that_cannot_be_spared(
     engine: Engine, voters: int
 ) -> None:
     world = start(engine, voters)

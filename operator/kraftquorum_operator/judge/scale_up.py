@@ -1,9 +1,10 @@
-"""A growth whose new pod cannot start: whether it is stuck, and whether it waits for a roll.
+"""A scale-up whose new pod cannot start: whether it is stuck, and whether it waits for a roll.
 
 A roll must not wait for room in the cluster that may never come. But a pod that waits for room
 would take the room of a voter that the roll restarts. So the operator takes the new pod away first
-and records that on the StatefulSet: the growth is put off until all pods have the template of that
-time. All of it is derived from the observation, so that an operator that restarts decides the same.
+and records that on the StatefulSet: the scale-up is deferred until all pods have the template of
+that time. All of it is derived from the observation, so that an operator that restarts decides the
+same.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ def lacks_room(trouble: Trouble) -> bool:
     return refused or trouble.reason in NO_ROOM
 
 
-def why_put_off(observation: Observation, voters: int) -> str | None:
-    """Why the next growth waits for the roll that is under way; None: it does not wait.
+def why_deferred(observation: Observation, voters: int) -> str | None:
+    """Why the next scale-up waits for the roll that is under way; None: it does not wait.
 
     While the StatefulSet controller has not seen the template, it is not known who has it: the
-    growth waits then, too.
+    scale-up waits then, too.
     """
     statefulset, ordinal = observation.statefulset, next_ordinal(observation, voters)
     if observation.quorum is None or statefulset is None or ordinal is None:
         return None
-    noted, revision = statefulset.put_off, statefulset.revision
+    noted, revision = statefulset.deferral, statefulset.revision
     if noted is None or statefulset.replicas > ordinal:
         return None
     if revision is not None and not (noted.revision == revision and observation.rolls):

@@ -15,7 +15,7 @@ from kraftquorum_operator.kafka.codec.describe_quorum import QuorumDescription
 from kraftquorum_operator.kafka.credentials import security_of
 from kraftquorum_operator.kafka.facts import View
 from kraftquorum_operator.kafka.judgement import Judgement, judge
-from kraftquorum_operator.kafka.look import Target, look, same_reign
+from kraftquorum_operator.kafka.look import Target, look, same_epoch_and_voters
 from kraftquorum_operator.kafka.places import places_of, selector_of
 from kraftquorum_operator.kafka.security import Security
 from kraftquorum_operator.kafka.status import Obstacle
@@ -88,7 +88,7 @@ class Inquiry:
         last, quorum, earlier = self._furthest, view.quorum, view.earlier
         if not view.confirmed or quorum is None or earlier is None:
             return view
-        if last is None or not same_reign(last, quorum):
+        if last is None or not same_epoch_and_voters(last, quorum):
             self._furthest = quorum
             return view
         self._furthest = _furthest(quorum, last)

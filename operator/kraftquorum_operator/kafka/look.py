@@ -223,7 +223,7 @@ async def _confirmed(
             if described is None:
                 return replace(view, unconfirmed_reason=f"{leader.address} no longer leads")
             latest = described
-            if not same_reign(earlier, latest):
+            if not same_epoch_and_voters(earlier, latest):
                 earlier = latest
             elif confirms(earlier, latest):
                 return replace(view, quorum=latest, earlier=earlier, confirmed=True)
@@ -238,7 +238,7 @@ async def _confirmed(
     )
 
 
-def same_reign(earlier: QuorumDescription, latest: QuorumDescription) -> bool:
+def same_epoch_and_voters(earlier: QuorumDescription, latest: QuorumDescription) -> bool:
     """Whether both are of the same leader, epoch and voters."""
     return (
         earlier.leader_id == latest.leader_id
@@ -262,4 +262,6 @@ def leader_end(description: QuorumDescription) -> int | None:
 def confirms(earlier: QuorumDescription, latest: QuorumDescription) -> bool:
     """Whether a majority acknowledged, by `latest`, a record appended after `earlier`."""
     end = leader_end(earlier)
-    return same_reign(earlier, latest) and end is not None and latest.high_watermark > end
+    return (
+        same_epoch_and_voters(earlier, latest) and end is not None and latest.high_watermark > end
+    )

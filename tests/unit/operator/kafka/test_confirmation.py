@@ -33,7 +33,7 @@ def test_a_high_watermark_at_the_earlier_end_does_not() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.kafka.look:confirms", "same_reign(earlier, latest) and", ""
+    "kraftquorum_operator.kafka.look:confirms", "same_epoch_and_voters(earlier, latest) and", ""
 )
 @pytest.mark.parametrize(
     "latest",

@@ -21,7 +21,12 @@ from cryptography import x509
 from kraftquorum_demo.environment import NoDns
 from kraftquorum_devcluster.certmanager import install_crds, remove_crds, running_controllers
 from kraftquorum_devcluster.errors import CommandError
-from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import (
+    LeafNames,
+    Pair,
+    issue_leaf,
+    make_authority,
+)
 from raftnode.client import Credentials, QuorumClient
 from raftnode.core.types import Endpoint
 

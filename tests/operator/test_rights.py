@@ -27,7 +27,7 @@ from kraftquorum_devcluster.certmanager import install_crds
 from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_operator import names
-from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import LeafNames, issue_leaf, make_authority
 from kraftquorum_operator.model.crd import KAFKA_QUORUM, render
 from kraftquorum_operator.rights import (
     CERT_MANAGER,

@@ -17,7 +17,7 @@ from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.environment import NoDns
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_operator import names
-from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import LeafNames, issue_leaf, make_authority
 from raftnode.client import Credentials, QuorumClient, UnavailableError
 from raftnode.core.types import Endpoint
 

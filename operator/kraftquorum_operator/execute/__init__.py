@@ -7,6 +7,6 @@ what it finds done already counts as done. Every one is safe when it comes late.
 - `formation`: the latch, and what is sent to the nodes by it;
 - `voters`: AddVoter and RemoveVoter, through the leader;
 - `objects`: Kubernetes objects;
-- `certificates`: the Secrets with certificates; `issuing`: makes CAs and signs;
+- `certificates`: the Secrets with certificates; `certificate_signing`: makes CAs and signs;
 - `tools`: what the functions work with.
 """

@@ -10,8 +10,13 @@ from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError
+from kraftquorum_operator.execute.certificate_signing import (
+    LeafNames,
+    Pair,
+    issue_leaf,
+    make_authority,
+)
 from kraftquorum_operator.execute.formation import random_cluster_id
-from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
 from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.judge.leaves import wanted_leaf
 from kraftquorum_operator.model.certificates import OPERATOR

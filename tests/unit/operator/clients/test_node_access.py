@@ -15,7 +15,12 @@ from aiohttp import web
 from kraftquorum_operator.clients.node_access import AccessFiles, NodeAccess
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import NodeUnreachableError
-from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import (
+    LeafNames,
+    Pair,
+    issue_leaf,
+    make_authority,
+)
 from proofkit.loopback import LoopbackNetwork
 
 CA = make_authority("ca", 10**6, time.time())

@@ -22,7 +22,12 @@ from kraftquorum_operator.errors import (
     NotFoundError,
     RefusedError,
 )
-from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import (
+    LeafNames,
+    Pair,
+    issue_leaf,
+    make_authority,
+)
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.certificates import certificate_faults, why_failing

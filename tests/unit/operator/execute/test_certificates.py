@@ -24,7 +24,12 @@ from cryptography.x509.oid import NameOID
 
 from kraftquorum_operator import names
 from kraftquorum_operator.errors import ConflictError, KubeError, KubeUnavailableError, RefusedError
-from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import (
+    LeafNames,
+    Pair,
+    issue_leaf,
+    make_authority,
+)
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.certificates import certificate_faults, expiries, why_failing

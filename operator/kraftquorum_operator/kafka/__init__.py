@@ -8,7 +8,7 @@
 - `judgement`: both together, as the command and the operator say it (pure);
 - `command`, `report`: the program's part; `exit_codes`: how it ends;
 - `advisor`: the running operator's part: looks at each KafkaQuorum again and again (decision 41);
-  `inquiry`: one such look, with the addresses of `places` and the Secret of `credentials`;
+  `inquiry`: one such look, with `controller_addresses` and the Secret of `credentials`;
   `status`, `metrics`: what it reports;
 - `quorum` (pure), `voter_requests`: what the operator's planner needs of an engine (decision 39);
 - `errors`: the tree of errors.

@@ -12,11 +12,11 @@ from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.errors import RefusedError, SettingsError
 from kraftquorum_operator.kafka.advice import Limits
 from kraftquorum_operator.kafka.codec.describe_quorum import QuorumDescription
+from kraftquorum_operator.kafka.controller_addresses import controller_addresses, selector_of
 from kraftquorum_operator.kafka.credentials import security_of
 from kraftquorum_operator.kafka.facts import View
 from kraftquorum_operator.kafka.judgement import Judgement, judge
 from kraftquorum_operator.kafka.look import Target, look, same_epoch_and_voters
-from kraftquorum_operator.kafka.places import places_of, selector_of
 from kraftquorum_operator.kafka.security import Security
 from kraftquorum_operator.kafka.status import Obstacle
 from kraftquorum_operator.model.kafka_spec import KafkaQuorumSpec
@@ -63,10 +63,12 @@ class Inquiry:
         if isinstance(security, Obstacle):
             return security
         try:
-            places = places_of(spec, pods)
+            controllers = controller_addresses(spec, pods)
         except SettingsError as error:
             return Obstacle("AddressesInvalid", str(error))
-        target = Target(places.addresses, places.node_ids, security, self.timeout_s, CONFIRM_S)
+        target = Target(
+            controllers.addresses, controllers.node_ids, security, self.timeout_s, CONFIRM_S
+        )
         limit_s = LOOK_TIMEOUTS * self.timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -75,9 +77,9 @@ class Inquiry:
             return Obstacle(
                 "TooSlow", f"the controllers did not answer all requests within {limit_s:g} s"
             )
-        view = self._compared(replace(view, failures={**view.failures, **places.absent}))
+        view = self._compared(replace(view, failures={**view.failures, **controllers.absent}))
         limits = Limits(grace_ms=spec.grace_seconds * 1000)
-        return judge(view, places.wanted, spec.cluster_id, limits)
+        return judge(view, controllers.wanted, spec.cluster_id, limits)
 
     def _compared(self, view: View) -> View:
         """Compare with the looks before, while the same leader answers.

@@ -1,4 +1,4 @@
-"""Where the controllers of a KafkaQuorum are: its spec and its pods as what a look asks. Pure."""
+"""The addresses of a KafkaQuorum's controllers, from its spec and its pods. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from raftnode.core.types import parse_directory_id
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """What to ask.
+class ControllerAddresses:
+    """The controllers to ask.
 
     Attributes:
         addresses: of the controllers.
-        wanted: the id map; empty: the voters of now.
+        wanted: the id map; empty: the current voters.
         absent: why a controller of the id map has no address.
     """
 
@@ -42,8 +42,8 @@ def selector_of(spec: KafkaQuorumSpec) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
-def places_of(spec: KafkaQuorumSpec, pods: Sequence[Body]) -> Places:
-    """Where the controllers are.
+def controller_addresses(spec: KafkaQuorumSpec, pods: Sequence[Body]) -> ControllerAddresses:
+    """The controllers that a spec names.
 
     Args:
         spec: of the resource.
@@ -76,7 +76,7 @@ def places_of(spec: KafkaQuorumSpec, pods: Sequence[Body]) -> Places:
         raise SettingsError("spec.pods selects no pod with an address")
     if len(addresses) > ADDRESSES_MAX:
         raise SettingsError(f"{len(addresses)} controllers are given: at most {ADDRESSES_MAX}")
-    return Places(addresses, tuple(wanted), absent)
+    return ControllerAddresses(addresses, tuple(wanted), absent)
 
 
 def _pod_addresses(spec: KafkaQuorumSpec, pods: Sequence[Body]) -> dict[str, Address]:

@@ -8,7 +8,7 @@ import pytest
 
 from kraftquorum_operator.errors import SettingsError
 from kraftquorum_operator.kafka.connection import Address
-from kraftquorum_operator.kafka.places import places_of, selector_of
+from kraftquorum_operator.kafka.controller_addresses import controller_addresses, selector_of
 from kraftquorum_operator.model.kafka_spec import KafkaQuorumSpec
 
 DIRECTORY = "jzIrVDQ0QXu0bBSbPcyDpA"
@@ -24,9 +24,9 @@ def pod(name: str, ip: str | None, phase: str = "Running") -> dict[str, Any]:
 
 
 def test_addresses_alone() -> None:
-    places = places_of(spec(addresses=["a:1", "[::1]:2"]), [])
-    assert places.addresses == (Address("a", 1), Address("::1", 2))
-    assert places.wanted == ()
+    controllers = controller_addresses(spec(addresses=["a:1", "[::1]:2"]), [])
+    assert controllers.addresses == (Address("a", 1), Address("::1", 2))
+    assert controllers.wanted == ()
     assert selector_of(spec(addresses=["a:1"])) == ""
 
 
@@ -34,33 +34,35 @@ def test_pods_are_asked_at_their_addresses() -> None:
     given = spec(pods=PODS)
     pods = [pod("k-1", "10.0.0.2"), pod("k-0", "10.0.0.1"), pod("k-2", None)]
     done = pod("old", "10.0.0.9", "Failed")
-    places = places_of(given, [*pods, done])
-    assert places.addresses == (Address("10.0.0.1", 9094), Address("10.0.0.2", 9094))
+    controllers = controller_addresses(given, [*pods, done])
+    assert controllers.addresses == (Address("10.0.0.1", 9094), Address("10.0.0.2", 9094))
     assert selector_of(given) == "a=b,app=kafka"
 
 
 def test_an_id_map_by_pods_and_addresses() -> None:
-    controllers = [
+    id_map = [
         {"id": 0, "pod": "k-0", "directoryId": DIRECTORY},
         {"id": 1, "pod": "k-1"},
         {"id": 2, "address": "c:9093"},
     ]
-    places = places_of(spec(pods=PODS, controllers=controllers), [pod("k-0", "10.0.0.1")])
-    first, second, third = places.wanted
+    controllers = controller_addresses(
+        spec(pods=PODS, controllers=id_map), [pod("k-0", "10.0.0.1")]
+    )
+    first, second, third = controllers.wanted
     assert first.address == Address("10.0.0.1", 9094)
     assert first.directory_id is not None
     assert third.address == Address("c", 9093)
-    assert places.addresses == (first.address, third.address)
-    assert places.node_ids[first.address] == 0
+    assert controllers.addresses == (first.address, third.address)
+    assert controllers.node_ids[first.address] == 0
     assert second.node_id == 1
-    assert "pod k-1:9094: there is no such pod" in str(places.absent[second.address])
+    assert "pod k-1:9094: there is no such pod" in str(controllers.absent[second.address])
 
 
 def test_a_pod_without_address_is_never_connected_to() -> None:
     given = spec(pods=PODS, controllers=[{"id": 0, "pod": "k-0"}])
-    places = places_of(given, [])
-    assert places.addresses == ()
-    assert len(places.absent) == 1
+    controllers = controller_addresses(given, [])
+    assert controllers.addresses == ()
+    assert len(controllers.absent) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,4 +87,4 @@ def test_what_cannot_be_asked_is_named(
     fields: dict[str, Any], pods: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        places_of(spec(**fields), pods)
+        controller_addresses(spec(**fields), pods)

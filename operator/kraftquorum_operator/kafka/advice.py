@@ -25,7 +25,7 @@ class Kind(Enum):
     PROVIDE = "start a controller on an empty directory"
     REPLACE = "replace a voter"
     ADD = "add a voter"
-    PERSON = "a person must decide"
+    DECISION_NEEDED = "a person must decide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _wait(text: str) -> _Decision:
 
 
 def _person(text: str) -> _Decision:
-    return Kind.PERSON, text, None, None
+    return Kind.DECISION_NEEDED, text, None, None
 
 
 def lag_of(state: ReplicaState, leader: ReplicaState) -> int | None:

@@ -80,7 +80,7 @@ _VERBS = {
     Kind.PROVIDE: "ask for a controller",
     Kind.REPLACE: "replace a voter",
     Kind.ADD: "add a voter",
-    Kind.PERSON: "do nothing, a person must decide",
+    Kind.DECISION_NEEDED: "do nothing, a person must decide",
 }
 
 

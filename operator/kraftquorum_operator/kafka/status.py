@@ -105,7 +105,7 @@ def _verdicts(judgement: Judgement | Obstacle) -> dict[str, Verdict]:
         return _without_advice(camel(judgement.outcome.code.name), judgement.outcome.text)
     advice, quorum = judgement.outcome, judgement.view.confirmed_quorum
     confirmed = f"a majority confirmed leader {quorum.leader_id} in epoch {quorum.leader_epoch}"
-    if advice.kind is Kind.PERSON:
+    if advice.kind is Kind.DECISION_NEEDED:
         # Two live directories, or one that forgot its log: what counts as fresh is in doubt.
         safe: Verdict = ("False", _kind(advice.kind), advice.text)
     elif advice.safe:
@@ -188,7 +188,7 @@ def _name(state: ReplicaState | None) -> KafkaReplicaName | None:
     )
 
 
-_Kinds = Literal["Nothing", "Wait", "Provide", "Replace", "Add", "Person"]
+_Kinds = Literal["Nothing", "Wait", "Provide", "Replace", "Add", "DecisionNeeded"]
 
 
 def _kind(kind: Kind) -> _Kinds:

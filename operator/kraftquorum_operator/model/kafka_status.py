@@ -40,10 +40,10 @@ class KafkaReplicaStatus(KafkaReplicaName):
 class KafkaAdvice(StatusModel):
     """What the operator would do; it does nothing."""
 
-    kind: Literal["Nothing", "Wait", "Provide", "Replace", "Add", "Person"]
+    kind: Literal["Nothing", "Wait", "Provide", "Replace", "Add", "DecisionNeeded"]
     """`Nothing`: all voters are fresh. `Wait`: the message says what for. `Provide`: start a
     controller. `Replace`: remove a voter, then add another directory of its id. `Add`: add a voter.
-    `Person`: a person must decide."""
+    `DecisionNeeded`: a person must decide."""
     message: Annotated[str, Field(max_length=1024)]
     """The same as a sentence."""
     remove: KafkaReplicaName | None = None

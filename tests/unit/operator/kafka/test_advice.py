@@ -81,7 +81,7 @@ CASES = {
     ),
     "two live directories under one id": (
         quorum(replica(1), replica(2), replica(3), observers=(replica(3, disk=1),)),
-        Kind.PERSON,
+        Kind.DECISION_NEEDED,
         True,
     ),
     "two new directories under one id": (
@@ -91,7 +91,7 @@ CASES = {
             replica(3, age_ms=SILENT_MS),
             observers=(replica(3, disk=1), replica(3, disk=2)),
         ),
-        Kind.PERSON,
+        Kind.DECISION_NEEDED,
         False,
     ),
     "two of five silent": (
@@ -145,7 +145,7 @@ def test_a_log_that_goes_back_is_a_directory_that_was_emptied() -> None:
     before = quorum(*map(replica, (1, 2, 3)))
     after = quorum(replica(1), replica(2), replica(3, lag=900))
     advice = advise(after, before)
-    assert advice.kind is Kind.PERSON
+    assert advice.kind is Kind.DECISION_NEEDED
     assert "emptied under its old id" in advice.text
 
 

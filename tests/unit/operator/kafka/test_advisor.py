@@ -258,7 +258,7 @@ async def test_a_log_that_goes_back_between_two_looks_is_for_a_person() -> None:
         await api.until_reason("orders", "Confirmed")
         controller.voters[2].lag = 500
         status = await api.until(
-            "orders", lambda found: found["Safe"]["reason"] == "Person", patience_s=15
+            "orders", lambda found: found["Safe"]["reason"] == "DecisionNeeded", patience_s=15
         )
     assert "went back" in status["advice"]["message"]
 

@@ -81,11 +81,11 @@ def test_a_replacement_names_both_replicas() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.kafka.status:_verdicts", "advice.kind is Kind.PERSON", "False"
+    "kraftquorum_operator.kafka.status:_verdicts", "advice.kind is Kind.DECISION_NEEDED", "False"
 )
 def test_nothing_is_safe_while_a_person_must_decide() -> None:
     """A directory that forgot its log still counts as fresh."""
-    assert conditions(status_of(TWINS, {}, STAMP))["Safe"] == ("False", "Person")
+    assert conditions(status_of(TWINS, {}, STAMP))["Safe"] == ("False", "DecisionNeeded")
 
 
 @pytest.mark.parametrize("code", AdviseExitCode)

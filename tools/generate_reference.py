@@ -357,7 +357,7 @@ NEXT = {
     "[alerts](alerts.md), [metrics of the operator](operator-metrics.md)",
     "reference/exit-codes.md": "[failure modes](../operations/failure-modes.md), "
     "[runbooks](../operations/runbooks/README.md)",
-    "reference/operator-cli.md": "[look at controllers of Apache Kafka](../howto/kafka.md), "
+    "reference/operator-cli.md": "[check the controllers of Apache Kafka](../howto/kafka.md), "
     "[operator settings](operator-settings.md)",
 }
 """What a reader of a reference page needs after it."""

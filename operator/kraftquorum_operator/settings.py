@@ -93,13 +93,13 @@ class Settings(BaseSettings):
     quorum with nothing left to do uses. A change of the resource, also of an annotation, has the
     operator read them at once."""
     kafka_advice: bool = False
-    """Look at the controllers of Apache Kafka that KafkaQuorums name, and report advice in their
+    """Check the controllers of Apache Kafka that KafkaQuorums name, and report advice in their
     status. The operator writes nothing to Kafka. It needs the CRD of KafkaQuorums."""
-    kafka_look_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
-    """Pause between two looks at the controllers of a KafkaQuorum. After looks without advice the
+    kafka_check_interval_s: Annotated[float, Field(ge=1, le=3600)] = 30.0
+    """Pause between two checks of the controllers of a KafkaQuorum. After checks without advice the
     pause grows, to two minutes at most."""
     kafka_timeout_s: Annotated[float, Field(ge=0.1, le=60)] = 5.0
-    """How long each connection to a controller of Kafka, and each answer, may take. A whole look
+    """How long each connection to a controller of Kafka, and each answer, may take. A whole check
     ends after six times as long."""
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port of `/metrics`; 0: none."""

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from kraftquorum_operator.cli import app
 from kraftquorum_operator.kafka.connection import Address
 from kraftquorum_operator.kafka.exit_codes import AdviseExitCode
-from kraftquorum_operator.kafka.look import Target, look
+from kraftquorum_operator.kafka.query import Target, query
 from kraftquorum_operator.kafka.security import Security
 from proofkit.kafkacontroller import PORT, write_settings
 from proofkit.kafkaquorum import START_S, KafkaQuorum
@@ -91,7 +91,7 @@ def test_three_controllers_one_killed_and_its_directory_formatted_again(
     assert code is AdviseExitCode.ID_MAP_MISMATCH, printed
 
     view = asyncio.run(
-        look(Target([Address(h, PORT) for h in quorum.hosts], {}, Security(), 60, 60))
+        query(Target([Address(h, PORT) for h in quorum.hosts], {}, Security(), 60, 60))
     )
     dead = next(n for n in range(3) if n != view.confirmed_quorum.leader_id)
     quorum.kill(dead)

@@ -89,7 +89,7 @@ def resource(devcluster: DevCluster, namespace: str, tmp_path: Path) -> Iterator
             time.sleep(0.1)
         else:
             break
-    settings = {"KAFKA_ADVICE": "1", "KAFKA_LOOK_S": "1", "KAFKA_TIMEOUT_S": "10"}
+    settings = {"KAFKA_ADVICE": "1", "KAFKA_CHECK_INTERVAL_S": "1", "KAFKA_TIMEOUT_S": "10"}
     environment = os.environ | {f"KRAFTQUORUM_{name}": value for name, value in settings.items()}
     arguments = ["run", "--namespace", namespace, "--kubeconfig", str(devcluster.kubeconfig)]
     log = tmp_path / "operator.log"
@@ -130,7 +130,7 @@ def test_the_status_follows_real_controllers(quorum: KafkaQuorum, resource: Reso
     resource.apply(controllers=mapped, graceSeconds=1)
     status = resource.until(lambda found: found["Safe"][0] == "True")
     dead = next(number for number in range(3) if number != status["leaderId"])
-    # A controller that takes connections and does not answer delays the look, and ends no other.
+    # A controller that takes connections and does not answer delays the check, and ends no other.
     quorum.processes[dead].send_signal(signal.SIGSTOP)
     status = resource.until(lambda found: found["Safe"] == ("False", "NoVoterToSpare"))
     assert any("did not answer" in note for note in status["notes"])

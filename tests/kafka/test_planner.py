@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kraftquorum_operator.kafka.connection import Address, connect
-from kraftquorum_operator.kafka.look import Target, look
+from kraftquorum_operator.kafka.query import Target, query
 from kraftquorum_operator.kafka.quorum import Unheard, quorum_of
 from kraftquorum_operator.kafka.security import Security
 from kraftquorum_operator.kafka.voter_requests import add_voter, remove_voter
@@ -66,7 +66,7 @@ class Engine:
 
     def observe(self) -> Observation:
         addresses = [Address(host, PORT) for host in self.quorum.hosts]
-        view = asyncio.run(look(Target(addresses, {}, Security(), 30, 30)))
+        view = asyncio.run(query(Target(addresses, {}, Security(), 30, 30)))
         answering = {node.address.host for node in view.nodes}
         seen = quorum_of(view, self.unheard, now_ms())
         numbers = [n for n, host in enumerate(self.quorum.hosts) if host in answering]

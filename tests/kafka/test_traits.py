@@ -20,7 +20,7 @@ from kraftquorum_operator.kafka.codec.voter_changes import ADD_API, REMOVE_API, 
 from kraftquorum_operator.kafka.connection import Address, connect
 from kraftquorum_operator.kafka.errors import KafkaUnreachableError
 from kraftquorum_operator.kafka.facts import View
-from kraftquorum_operator.kafka.look import Target, look
+from kraftquorum_operator.kafka.query import Target, query
 from kraftquorum_operator.kafka.security import Security
 from kraftquorum_operator.model.engine import KAFKA
 from proofkit.kafkacontroller import PORT
@@ -36,7 +36,7 @@ FIRST_HOST = 61
 
 def seen(quorum: KafkaQuorum, confirm_s: float = 30.0) -> View:
     addresses = [Address(host, PORT) for host in quorum.hosts]
-    return asyncio.run(look(Target(addresses, {}, Security(), 30, confirm_s)))
+    return asyncio.run(query(Target(addresses, {}, Security(), 30, confirm_s)))
 
 
 def observer_of(quorum: KafkaQuorum, node_id: int) -> QuorumDescription:

@@ -321,7 +321,7 @@ async def test_advice_about_kafka_needs_exactly_these_rights(
     ):
         kubeconfig = tmp_path / "operator.kubeconfig"
         write_kubeconfig(kubeconfig, proxy.server_url, token, krq.cluster.ca_file)
-        operators.start(kubeconfig, lease_name=LEASE_NAME, kafka_advice=1, kafka_look_s=1)
+        operators.start(kubeconfig, lease_name=LEASE_NAME, kafka_advice=1, kafka_check_interval_s=1)
 
         def live() -> None:
             apply_kafka_quorum(krq, addresses)

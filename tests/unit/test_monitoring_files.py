@@ -145,8 +145,8 @@ ON_NO_PANEL: dict[str, str] = {
         for name in (
             "advice",
             "confirmed",
-            "last_look_timestamp_seconds",
-            "looks_total",
+            "last_check_timestamp_seconds",
+            "checks_total",
             "spare_voters",
             "voters",
         )

@@ -1,8 +1,8 @@
-"""The running operator's advice about KafkaQuorums: looks at each again and again, and reports.
+"""The running operator's advice about KafkaQuorums: checks each again and again, and reports.
 
 It sends controllers read requests only, and writes a status and events alone. One task begins the
-looks that are due, each as a task of its own: a look that hangs ends by its time limit, and delays
-neither another look nor a KRaftQuorum.
+checks that are due, each as a task of its own: a check that hangs ends by its time limit, and
+delays neither another check nor a KRaftQuorum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.kafka.advice import Advice
-from kraftquorum_operator.kafka.inquiry import Inquiry
+from kraftquorum_operator.kafka.check import Check
 from kraftquorum_operator.kafka.judgement import Judgement
 from kraftquorum_operator.kafka.metrics import KafkaMetrics
 from kraftquorum_operator.kafka.status import Obstacle, events_of, status_of
@@ -37,53 +37,53 @@ from kraftquorum_operator.settings import Settings
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
 
 TICK_S = 0.5
-"""How often the operator begins the looks that are due."""
+"""How often the operator begins the checks that are due."""
 
 AT_ONCE = 8
-"""The most quick looks at once, and as many slow ones."""
+"""The most quick checks at once, and as many slow ones."""
 
 SLOW_S = 3.0
-"""A look that takes longer is slow. So is the next look after one that gave no advice."""
+"""A check that takes longer is slow. So is the next check after one that gave no advice."""
 
 PAUSE_MAX_S = 120.0
-"""The longest pause after looks that gave no advice."""
+"""The longest pause after checks that gave no advice."""
 
 JITTER = (0.9, 1.1)
-"""Each pause is so much shorter or longer, so that looks that began together drift apart."""
+"""Each pause is so much shorter or longer, so that checks that began together drift apart."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A resource, and when the operator looks at it next. Losing it costs a look only."""
+    """A resource, and when the operator checks it next. Losing it costs a check only."""
 
     owner: Owner
     generation: int
-    inquiry: Inquiry
+    check: Check
     due_s: float
     began_s: float = 0.0
-    """When the look that runs began."""
+    """When the check that runs began."""
     without_advice: int = 0
-    """How many looks in a row gave no advice."""
+    """How many checks in a row gave no advice."""
     task: asyncio.Task[None] | None = None
     released: bool = False
     """Whether its series are hidden, on standby."""
 
     def is_slow(self, now_s: float) -> bool:
-        """Whether its look takes, or is likely to take, a place among the slow ones."""
+        """Whether its check takes, or is likely to take, a place among the slow ones."""
         is_late = self.task is not None and now_s - self.began_s > SLOW_S
         return is_late or self.without_advice > 0
 
 
 @dataclass(slots=True)
 class Advisor:
-    """Looks at the controllers of all KafkaQuorums; an async context manager.
+    """Checks the controllers of all KafkaQuorums; an async context manager.
 
     Attributes:
         kube: reads Secrets and pods, and writes status and events.
         watches: for the watches. It needs a connection for each namespace.
-        lease: looks and writes are the active operator's.
-        settings: have the namespaces and the pause between two looks.
-        metrics: of the looks.
+        lease: checks and writes are the active operator's.
+        settings: have the namespaces and the pause between two checks.
+        metrics: of the checks.
     """
 
     kube: KubeClient
@@ -111,7 +111,7 @@ class Advisor:
         await self._group.__aenter__()
         for informer in self._informers.values():
             self._tasks.append(self._group.create_task(informer.run(), name="kafka quorums"))
-        self._tasks.append(self._group.create_task(self._run(), name="kafka looks"))
+        self._tasks.append(self._group.create_task(self._run(), name="kafka checks"))
         return self
 
     async def __aexit__(
@@ -120,29 +120,29 @@ class Advisor:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        looks = [known.task for known in self._known.values() if known.task is not None]
-        for task in (*self._tasks, *looks):
+        checks = [known.task for known in self._known.values() if known.task is not None]
+        for task in (*self._tasks, *checks):
             task.cancel()
-        if looks:
-            await asyncio.wait(looks)
+        if checks:
+            await asyncio.wait(checks)
         # The tasks are at their end, so that an error of the block stays what it is.
         await self._group.__aexit__(None, None, None)
         await self._poster.close()
 
     async def _run(self) -> None:
-        """Begin looks until cancelled; a mistake here ends no other part of the operator."""
+        """Begin checks until cancelled; a mistake here ends no other part of the operator."""
         while True:
             try:
                 self._begin_due()
             except Exception:
-                log.exception("kafka_look_failed")
+                log.exception("kafka_check_failed")
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self._changed.wait()
             self._changed.clear()
 
     def _begin_due(self) -> None:
-        """Begin the looks that are due, the longest due first."""
+        """Begin the checks that are due, the longest due first."""
         now_s = time.monotonic()
         if not self.lease.held:
             for known in self._known.values():
@@ -158,10 +158,10 @@ class Advisor:
                 continue
             places[slow] -= 1
             known.began_s, known.released = now_s, False
-            # Not a task group: the end of one look is none of the others'. When kopf is restarted
-            # it cancels this task; the look is still due then.
+            # Not a task group: the end of one check is none of the others'. When kopf is restarted
+            # it cancels this task; the check is still due then.
             known.task = asyncio.create_task(  # noqa: TID251
-                self._look(known), name=f"kafka look {known.owner.namespace}/{known.owner.name}"
+                self._check(known), name=f"kafka check {known.owner.namespace}/{known.owner.name}"
             )
             known.task.add_done_callback(partial(_end, known))
 
@@ -172,8 +172,8 @@ class Advisor:
             known.released = True
             self.metrics.release(known.owner.namespace, known.owner.name)
 
-    async def _look(self, known: _Known) -> None:
-        """Look once, report, and say when to look again."""
+    async def _check(self, known: _Known) -> None:
+        """Check once, report, and say when to check again."""
         owner = known.owner
         bound = log.bind(namespace=owner.namespace, kafka_quorum=owner.name)
         resource = self._resource(owner)
@@ -182,23 +182,23 @@ class Advisor:
         generation = int(resource["metadata"]["generation"])
         gave_advice = False
         try:
-            judgement = await known.inquiry.look(owner, resource)
+            judgement = await known.check.run(owner, resource)
             gave_advice = isinstance(judgement, Judgement) and isinstance(judgement.outcome, Advice)
             if self._is_known(known) and self.lease.held:
                 self.metrics.observe(owner.namespace, owner.name, judgement, time.time())
                 await self._report(owner, generation, judgement)
         except KubeError as error:
-            bound.warning("kafka_look_failed", error=str(error), kind=type(error).__name__)
+            bound.warning("kafka_check_failed", error=str(error), kind=type(error).__name__)
             self.metrics.failed(owner.namespace, owner.name)
         except Exception:
-            log.exception("kafka_look_failed", namespace=owner.namespace, kafka_quorum=owner.name)
+            log.exception("kafka_check_failed", namespace=owner.namespace, kafka_quorum=owner.name)
             self.metrics.failed(owner.namespace, owner.name)
         known.without_advice = 0 if gave_advice else known.without_advice + 1
         known.due_s = time.monotonic() + self._pause_s(known)
 
     def _pause_s(self, known: _Known) -> float:
-        """Twice as long after each look in a row without advice."""
-        pause_s = self.settings.kafka_look_s
+        """Twice as long after each check in a row without advice."""
+        pause_s = self.settings.kafka_check_interval_s
         failures = min(max(known.without_advice - 1, 0), 10)
         pause_s = min(pause_s * 2**failures, max(pause_s, PAUSE_MAX_S))
         return pause_s * random.uniform(*JITTER)  # noqa: S311
@@ -239,7 +239,7 @@ class Advisor:
         return self._known.get(known.owner.uid) is known
 
     def _resource_changed(self, before: Body | None, body: Body) -> None:
-        """Begin, hasten or end the looks at a resource."""
+        """Begin, hasten or end the checks of a resource."""
         meta = body["metadata"]
         owner = Owner(str(meta["namespace"]), str(meta["name"]), str(meta["uid"]))
         if before is not None and before["metadata"]["uid"] != owner.uid:
@@ -249,8 +249,8 @@ class Advisor:
             return
         generation, known = int(meta["generation"]), self._known.get(owner.uid)
         if known is None:
-            inquiry = Inquiry(self.kube, self.settings.kafka_timeout_s)
-            self._known[owner.uid] = _Known(owner, generation, inquiry, time.monotonic())
+            check = Check(self.kube, self.settings.kafka_timeout_s)
+            self._known[owner.uid] = _Known(owner, generation, check, time.monotonic())
         elif known.generation != generation:
             known.generation, known.due_s, known.without_advice = generation, time.monotonic(), 0
             if known.task is not None:

@@ -17,13 +17,13 @@ from kraftquorum_operator.kafka.exit_codes import AdviseExitCode
 from kraftquorum_operator.kafka.facts import MappedController, View
 from kraftquorum_operator.kafka.id_map import parse_bootstrap, parse_id_map
 from kraftquorum_operator.kafka.judgement import judge
-from kraftquorum_operator.kafka.look import Target, look
+from kraftquorum_operator.kafka.query import Target, query
 from kraftquorum_operator.kafka.refusals import Refusal
 from kraftquorum_operator.kafka.security import read_security
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at the controllers of an Apache Kafka that exists. Nothing is written.",
+    help="Check the controllers of an Apache Kafka that exists. Nothing is written.",
 )
 
 
@@ -36,7 +36,7 @@ class Output(StrEnum):
 
 @app.callback()
 def kafka() -> None:
-    """Look at the controllers of an Apache Kafka that exists. Nothing is written."""
+    """Check the controllers of an Apache Kafka that exists. Nothing is written."""
 
 
 @app.command("advise")
@@ -83,7 +83,7 @@ def advise_command(
     except SettingsError as error:
         typer.echo(f"kraftquorum-operator: {error}", err=True)
         raise typer.Exit(AdviseExitCode.USAGE) from error
-    view = asyncio.run(look(target))
+    view = asyncio.run(query(target))
     raise typer.Exit(
         _print(view, wanted, cluster_id, Limits(grace_ms=grace_s * 1000), output=output)
     )

@@ -1,4 +1,4 @@
-"""Metrics of the looks at KafkaQuorums; without `KRAFTQUORUM_KAFKA_ADVICE` there are none."""
+"""Metrics of the checks of KafkaQuorums; without `KRAFTQUORUM_KAFKA_ADVICE` there are none."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class KafkaMetrics(MetricTable[Any]):
 
     prefix = "kraftquorum_kafka_"
 
-    looks = CounterRow(
-        "Looks at the controllers, by result: advice, no_advice or error.",
+    checks = CounterRow(
+        "Checks of the controllers, by result: advice, no_advice or error.",
         labels=(*LABELS, "result"),
     )
-    last_look_timestamp_seconds = GaugeRow[Any](
-        "When the operator last looked at the controllers, as Unix time.", labels=LABELS
+    last_check_timestamp_seconds = GaugeRow[Any](
+        "When the operator last checked the controllers, as Unix time.", labels=LABELS
     )
     confirmed = GaugeRow[Any](
         "1 if a majority of the controllers confirmed the last answer.", labels=LABELS
@@ -41,34 +41,34 @@ class KafkaMetrics(MetricTable[Any]):
     def observe(
         self, namespace: str, name: str, judgement: Judgement | Obstacle, now_s: float
     ) -> None:
-        """Show one look."""
+        """Show one check."""
         key = (namespace, name)
         self._hide(*key)
-        self.last_look_timestamp_seconds.labels(*key).set(now_s)
+        self.last_check_timestamp_seconds.labels(*key).set(now_s)
         outcome = judgement.outcome if isinstance(judgement, Judgement) else None
         confirmed = isinstance(outcome, Advice)
         self.confirmed.labels(*key).set(confirmed)
-        self.looks.labels(*key, "advice" if confirmed else "no_advice").inc()
+        self.checks.labels(*key, "advice" if confirmed else "no_advice").inc()
         if isinstance(outcome, Advice):
             self.voters.labels(*key).set(len(outcome.voters))
             self.spare_voters.labels(*key).set(outcome.spare)
             self.advice.labels(*key, outcome.kind.name.lower()).set(1)
 
     def failed(self, namespace: str, name: str) -> None:
-        """Count a look that ended with an error; what the last one showed is out of date."""
-        self.looks.labels(namespace, name, "error").inc()
+        """Count a check that ended with an error; what the last one showed is out of date."""
+        self.checks.labels(namespace, name, "error").inc()
         self._hide(namespace, name)
 
     def release(self, namespace: str, name: str) -> None:
-        """Show no state of a resource that another operator looks at now."""
+        """Show no state of a resource that another operator checks now."""
         self._hide(namespace, name)
         labels = {"namespace": namespace, "kafka_quorum": name}
-        self.last_look_timestamp_seconds.remove_by_labels(labels)
+        self.last_check_timestamp_seconds.remove_by_labels(labels)
 
     def forget(self, namespace: str, name: str) -> None:
         """Remove all series of a deleted resource."""
         self.release(namespace, name)
-        self.looks.remove_by_labels({"namespace": namespace, "kafka_quorum": name})
+        self.checks.remove_by_labels({"namespace": namespace, "kafka_quorum": name})
 
     def _hide(self, namespace: str, name: str) -> None:
         labels = {"namespace": namespace, "kafka_quorum": name}

@@ -20,7 +20,7 @@ from kraftquorum_operator.kafka.errors import (
 )
 from kraftquorum_operator.kafka.exit_codes import AdviseExitCode
 from kraftquorum_operator.kafka.facts import MappedController, View
-from kraftquorum_operator.kafka.look import IDLE_INTERVAL, ROLES
+from kraftquorum_operator.kafka.query import IDLE_INTERVAL, ROLES
 from raftnode.core.types import format_directory_id
 
 QUORUM_VERSION_MIN: Final = 2
@@ -166,7 +166,7 @@ def _unsupported(view: View, quorum: QuorumDescription) -> Refusal | None:
     if quorum.leader_id not in {voter.node_id for voter in quorum.voters}:
         return Refusal(
             AdviseExitCode.UNCONFIRMED,
-            f"leader {quorum.leader_id} is no voter and about to resign: look again",
+            f"leader {quorum.leader_id} is no voter and about to resign: check again",
         )
     return None
 
@@ -206,10 +206,10 @@ def _unconfirmed(view: View) -> Refusal:
     if "0" in idle:
         hint = (
             f"{IDLE_INTERVAL} is 0, so no records come by themselves; set it to 500, Kafka's "
-            "default, or look while metadata change"
+            "default, or check while metadata change"
         )
     else:
-        hint = f"no majority acknowledges, or {IDLE_INTERVAL} is 0; look again"
+        hint = f"no majority acknowledges, or {IDLE_INTERVAL} is 0; check again"
     return Refusal(
         AdviseExitCode.UNCONFIRMED, f"cannot be confirmed: {view.unconfirmed_reason}; {hint}"
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kraftquorum_operator.kafka.advice import Advice, Kind, Standing
 from kraftquorum_operator.kafka.codec.describe_quorum import QuorumDescription
 from kraftquorum_operator.kafka.facts import View
-from kraftquorum_operator.kafka.look import AUTO_JOIN
+from kraftquorum_operator.kafka.query import AUTO_JOIN
 from kraftquorum_operator.kafka.refusals import located
 from raftnode.core.types import format_directory_id
 

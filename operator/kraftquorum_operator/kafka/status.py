@@ -1,4 +1,4 @@
-"""`status` and events of a KafkaQuorum from what a look showed. Pure."""
+"""`status` and events of a KafkaQuorum from what a check showed. Pure."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def status_of(judgement: Judgement | Obstacle, before: Body, stamp: Stamp) -> Bo
     """The status to report.
 
     Args:
-        judgement: of the last look.
+        judgement: of the last check.
         before: the status of before, for the times of its conditions.
-        stamp: now, and the generation that the look was about.
+        stamp: now, and the generation that the check was about.
     """
     verdicts = _verdicts(judgement)
     status = KafkaQuorumStatus(

@@ -53,7 +53,7 @@ class KafkaAdvice(StatusModel):
 
 
 class KafkaQuorumStatus(StatusModel):
-    """The last look at the controllers. Without a confirmed answer only conditions and notes."""
+    """The last check of the controllers. Without a confirmed answer only conditions and notes."""
 
     observed_generation: int
     """The generation of the spec that this status is about."""

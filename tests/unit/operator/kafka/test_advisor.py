@@ -22,7 +22,7 @@ from kraftquorum_operator.clients.kube import KubeClient
 from kraftquorum_operator.clients.lease import Lease
 from kraftquorum_operator.kafka import advisor as advisor_module
 from kraftquorum_operator.kafka.advisor import Advisor
-from kraftquorum_operator.kafka.inquiry import Inquiry
+from kraftquorum_operator.kafka.check import Check
 from kraftquorum_operator.kafka.metrics import KafkaMetrics
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.settings import load_settings
@@ -195,7 +195,9 @@ async def advising(
 ) -> AsyncGenerator[CollectorRegistry]:
     """The advisor with this API server; yields the registry of its metrics."""
     registry = CollectorRegistry()
-    given = load_settings(identity="me", **({"kafka_look_s": 1, "kafka_timeout_s": 20} | settings))
+    given = load_settings(
+        identity="me", **({"kafka_check_interval_s": 1, "kafka_timeout_s": 20} | settings)
+    )
     async with client_of(api.answer) as kube:
         held = cast("Lease", lease or HeldLease())
         try:
@@ -212,9 +214,9 @@ def shown(
     return registry.get_sample_value(f"kraftquorum_kafka_{metric}", labels)
 
 
-def looks() -> list[asyncio.Task[Any]]:
-    """The looks that run."""
-    return [task for task in asyncio.all_tasks() if task.get_name().startswith("kafka look ")]
+def checks() -> list[asyncio.Task[Any]]:
+    """The checks that run."""
+    return [task for task in asyncio.all_tasks() if task.get_name().startswith("kafka check ")]
 
 
 async def test_a_quorum_is_judged_and_the_judgement_follows_it() -> None:
@@ -245,11 +247,11 @@ async def test_a_quorum_is_judged_and_the_judgement_follows_it() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.kafka.inquiry:_furthest",
+    "kraftquorum_operator.kafka.check:_furthest",
     "max(row.log_end_offset, ends[row.key])",
     "row.log_end_offset",
 )
-async def test_a_log_that_goes_back_between_two_looks_is_for_a_person() -> None:
+async def test_a_log_that_goes_back_between_two_checks_is_for_a_person() -> None:
     """Its directory was emptied under its old id, and it still counts as fresh."""
     controller = Controller()
     api = ApiServer()
@@ -272,7 +274,7 @@ async def test_only_reads_are_sent_and_the_status_is_written_once() -> None:
     async with serving([controller]) as addresses, advising(api) as registry:
         api.put("orders", {"addresses": addresses})
         await api.until_reason("orders", "Confirmed")
-        await until(lambda: (shown(registry, "looks_total", result="advice") or 0) >= 3)
+        await until(lambda: (shown(registry, "checks_total", result="advice") or 0) >= 3)
         await until(lambda: len(api.events) >= 3)
     assert api.writes == 1
     assert set(controller.asked) <= READS
@@ -283,7 +285,7 @@ async def test_only_reads_are_sent_and_the_status_is_written_once() -> None:
     "kraftquorum_operator.kafka.advisor:_Known.is_slow", "now_s - self.began_s > SLOW_S", "False"
 )
 async def test_controllers_that_hang_delay_no_other_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More looks hang than begin at once, and none of them has ended yet."""
+    """More checks hang than begin at once, and none of them has ended yet."""
     monkeypatch.setattr(advisor_module, "AT_ONCE", 2)
     monkeypatch.setattr(advisor_module, "SLOW_S", 0.1)
     hanging, sound = Controller(hangs=True), Controller()
@@ -363,7 +365,7 @@ async def test_what_is_wrong_with_the_resource_is_the_reason_of_ready() -> None:
 async def test_a_quorum_that_cannot_be_judged(
     change: dict[str, Any], spec: Body, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kraftquorum_operator.kafka.inquiry.CONFIRM_S", 0.5)
+    monkeypatch.setattr("kraftquorum_operator.kafka.check.CONFIRM_S", 0.5)
     controller = Controller(**change)
     api = ApiServer()
     async with serving([controller]) as addresses, advising(api):
@@ -398,7 +400,7 @@ async def test_a_standby_asks_nothing_and_writes_nothing() -> None:
         api.put("orders", {"addresses": addresses})
         await api.until_reason("orders", "Confirmed")
         lease.held = False
-        await until(lambda: not looks())
+        await until(lambda: not checks())
         asked, writes = len(controller.asked), api.writes
         controller.voters[2].age_ms = 400_000
         await asyncio.sleep(1.5)
@@ -414,20 +416,20 @@ async def test_a_deleted_resource_is_forgotten_and_a_namesake_is_another() -> No
         api.put("orders", {"addresses": addresses})
         await api.until_reason("orders", "Confirmed")
         api.delete("orders")
-        await until(lambda: shown(registry, "looks_total", result="advice") is None)
+        await until(lambda: shown(registry, "checks_total", result="advice") is None)
         api.put("orders", {"addresses": addresses}, uid="another")
         await api.until_reason("orders", "Confirmed")
-        assert shown(registry, "looks_total", result="advice") is not None
+        assert shown(registry, "checks_total", result="advice") is not None
 
 
-async def test_a_look_that_kopf_cancels_is_begun_again() -> None:
+async def test_a_check_that_kopf_cancels_is_begun_again() -> None:
     """When kopf is restarted, it cancels every task that was created since its start."""
     controller, api = Controller(hangs=True), ApiServer()
     async with serving([controller]) as addresses, advising(api, kafka_timeout_s=60):
         api.put("orders", {"addresses": addresses})
         await until(lambda: bool(controller.asked))
         controller.hangs = False
-        for task in looks():
+        for task in checks():
             task.cancel()
         await api.until_reason("orders", "Confirmed")
 
@@ -445,12 +447,12 @@ async def test_events_that_are_not_sent_at_the_exit_are_sent_before_the_client_i
 
 
 @pytest.mark.without("kraftquorum_operator.kafka.advisor:Advisor._pause_s", "2**failures", "1")
-def test_looks_without_advice_become_rarer() -> None:
+def test_checks_without_advice_become_rarer() -> None:
     lease = cast("Lease", HeldLease())
     kube = cast("KubeClient", None)
-    settings = load_settings(identity="me", kafka_look_s=30)
+    settings = load_settings(identity="me", kafka_check_interval_s=30)
     advisor = Advisor(kube, kube, lease, settings, KafkaMetrics(CollectorRegistry()))
-    known = advisor_module._Known(Owner("ns", "orders", "uid"), 1, Inquiry(kube, 1), 0)
+    known = advisor_module._Known(Owner("ns", "orders", "uid"), 1, Check(kube, 1), 0)
 
     def pause_s(without_advice: int) -> float:
         known.without_advice = without_advice

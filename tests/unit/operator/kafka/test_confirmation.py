@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kraftquorum_operator.kafka.codec.describe_quorum import QuorumDescription, ReplicaState
-from kraftquorum_operator.kafka.look import confirms
+from kraftquorum_operator.kafka.query import confirms
 
 LEADER, FOLLOWER = (
     ReplicaState(node_id, uuid.UUID(int=1 << 90 | node_id), 40) for node_id in (1, 2)
@@ -23,7 +23,7 @@ def test_a_high_watermark_above_the_earlier_end_confirms() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.kafka.look:confirms",
+    "kraftquorum_operator.kafka.query:confirms",
     "latest.high_watermark > end",
     "latest.high_watermark >= end",
 )
@@ -33,7 +33,7 @@ def test_a_high_watermark_at_the_earlier_end_does_not() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.kafka.look:confirms", "same_epoch_and_voters(earlier, latest) and", ""
+    "kraftquorum_operator.kafka.query:confirms", "same_epoch_and_voters(earlier, latest) and", ""
 )
 @pytest.mark.parametrize(
     "latest",

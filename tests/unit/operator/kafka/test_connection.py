@@ -11,29 +11,29 @@ import pytest
 from kafkaserver import Controller, serving
 from kraftquorum_operator.kafka.connection import Address, connect
 from kraftquorum_operator.kafka.errors import KafkaUnreachableError
-from kraftquorum_operator.kafka.look import AT_ONCE, Target, look
+from kraftquorum_operator.kafka.query import AT_ONCE, Target, query
 from kraftquorum_operator.kafka.security import Security
 
 
 async def test_a_controller_is_reached_by_its_name() -> None:
     async with serving([Controller()]) as (address,):
         port = int(address.partition(":")[2])
-        view = await look(Target([Address("localhost", port)], {}, Security(), 60, 60))
+        view = await query(Target([Address("localhost", port)], {}, Security(), 60, 60))
     assert view.confirmed
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.kafka.look:_node_or_error",
+    "kraftquorum_operator.kafka.query:_node_or_error",
     "async with turns, connect",
     "async with connect",
 )
-async def test_a_look_asks_few_controllers_at_once() -> None:
+async def test_a_check_asks_few_controllers_at_once() -> None:
     """So the memory for their answers is bounded."""
     hanging = Controller(hangs=True)
     async with serving([hanging]) as (address,):
         place = Address("127.0.0.1", int(address.partition(":")[2]))
         target = Target([place] * 20, {}, Security(), 60, 60)
-        looking = asyncio.ensure_future(look(target))  # noqa: TID251
+        querying = asyncio.ensure_future(query(target))  # noqa: TID251
         try:
             async with asyncio.timeout(30):
                 while len(hanging.asked) < AT_ONCE:  # noqa: ASYNC110 - of the listener
@@ -41,8 +41,8 @@ async def test_a_look_asks_few_controllers_at_once() -> None:
             await asyncio.sleep(0.2)
             assert hanging.connections == AT_ONCE
         finally:
-            looking.cancel()
-            await asyncio.wait({looking})
+            querying.cancel()
+            await asyncio.wait({querying})
 
 
 @pytest.mark.without(

@@ -1,4 +1,4 @@
-"""One look at the controllers of a KafkaQuorum: its Secret and pods, then the controllers.
+"""One check of the controllers of a KafkaQuorum: its Secret and pods, then the controllers.
 
 It reads objects of Kubernetes and asks controllers; it writes nothing to either.
 """
@@ -16,7 +16,7 @@ from kraftquorum_operator.kafka.controller_addresses import controller_addresses
 from kraftquorum_operator.kafka.credentials import security_of
 from kraftquorum_operator.kafka.facts import View
 from kraftquorum_operator.kafka.judgement import Judgement, judge
-from kraftquorum_operator.kafka.look import Target, look, same_epoch_and_voters
+from kraftquorum_operator.kafka.query import Target, query, same_epoch_and_voters
 from kraftquorum_operator.kafka.security import Security
 from kraftquorum_operator.kafka.status import Obstacle
 from kraftquorum_operator.model.kafka_spec import KafkaQuorumSpec
@@ -25,13 +25,13 @@ from kraftquorum_operator.model.objects import Body, Owner
 CONFIRM_S = 5.0
 """How long to wait for a majority. Controllers write a record every half second."""
 
-LOOK_TIMEOUTS = 6
-"""A look may take as long as so many requests that are not answered."""
+CHECK_TIMEOUTS = 6
+"""A check may take as long as so many requests that are not answered."""
 
 
 @dataclass(slots=True)
-class Inquiry:
-    """Looks at the controllers of one resource.
+class Check:
+    """Checks the controllers of one resource.
 
     Attributes:
         kube: reads the Secret and the pods.
@@ -45,8 +45,8 @@ class Inquiry:
     _furthest: QuorumDescription | None = field(default=None, repr=False)
     """What a majority confirmed under one leader, with the furthest log end of each voter."""
 
-    async def look(self, owner: Owner, resource: Body) -> Judgement | Obstacle:
-        """Look once, in bounded time.
+    async def run(self, owner: Owner, resource: Body) -> Judgement | Obstacle:
+        """Check once, in bounded time.
 
         Raises:
             KubeError: the API server did not answer.
@@ -69,10 +69,10 @@ class Inquiry:
         target = Target(
             controllers.addresses, controllers.node_ids, security, self.timeout_s, CONFIRM_S
         )
-        limit_s = LOOK_TIMEOUTS * self.timeout_s
+        limit_s = CHECK_TIMEOUTS * self.timeout_s
         try:
             async with asyncio.timeout(limit_s):
-                view = await look(target)
+                view = await query(target)
         except TimeoutError:
             return Obstacle(
                 "TooSlow", f"the controllers did not answer all requests within {limit_s:g} s"
@@ -82,7 +82,7 @@ class Inquiry:
         return judge(view, controllers.wanted, spec.cluster_id, limits)
 
     def _compared(self, view: View) -> View:
-        """Compare with the looks before, while the same leader answers.
+        """Compare with the checks before, while the same leader answers.
 
         A voter whose directory was emptied under its old id fetches its log again, and is behind
         where it was until it has done so.

@@ -39,7 +39,7 @@ IDLE_INTERVAL: Final = "metadata.max.idle.interval.ms"
 AUTO_JOIN: Final = "controller.quorum.auto.join.enable"
 FETCH_TIMEOUT: Final = "controller.quorum.fetch.timeout.ms"
 
-LOOK_INTERVAL_S: Final = 0.2
+DESCRIBE_INTERVAL_S: Final = 0.2
 AT_ONCE: Final = 8
 """Controllers that are asked at once: what they answer takes bounded memory."""
 
@@ -66,7 +66,7 @@ class Target:
     confirm_s: float
 
 
-async def look(target: Target) -> View:
+async def query(target: Target) -> View:
     """Read all controllers, then confirm the leader's description. Writes nothing.
 
     Failures of single controllers are in the view; none is raised.
@@ -218,7 +218,7 @@ async def _confirmed(
     deadline = time.monotonic() + target.confirm_s
     async with connect(leader.address, target.security, target.timeout_s) as connection:
         while time.monotonic() < deadline:
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(DESCRIBE_INTERVAL_S)
             described = await describe(connection, leader.quorum_version)
             if described is None:
                 return replace(view, unconfirmed_reason=f"{leader.address} no longer leads")

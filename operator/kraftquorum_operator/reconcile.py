@@ -51,10 +51,11 @@ from kraftquorum_operator.plan.actions import (
     describe,
 )
 from kraftquorum_operator.plan.deletion import delete
-from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS
 from kraftquorum_operator.report.deletion import deletion_status
 from kraftquorum_operator.report.event_poster import EventPoster
 from kraftquorum_operator.report.events import Event, EventLog
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status, is_same, resource_status, steady
 from kraftquorum_operator.report.unobserved import UNOBSERVED_S, unobserved_status
 from kraftquorum_operator.resources.finalizer import finalizer_change

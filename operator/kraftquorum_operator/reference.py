@@ -18,7 +18,8 @@ from kraftquorum_operator.kafka.status import CONDITIONS as KAFKA_CONDITIONS
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.crd import KAFKA_QUORUM, QUORUM, Kind, schema_of
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.report.conditions import CONDITIONS, STANDING, camel
+from kraftquorum_operator.report.conditions import CONDITIONS, STANDING
+from kraftquorum_operator.report.stamp import camel
 from kraftquorum_operator.settings import Settings
 
 Json = dict[str, object]

@@ -30,8 +30,8 @@ from kraftquorum_operator.kafka.judgement import Judgement
 from kraftquorum_operator.kafka.metrics import KafkaMetrics
 from kraftquorum_operator.kafka.status import Obstacle, events_of, status_of
 from kraftquorum_operator.model.objects import Body, Owner
-from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.event_poster import EventPoster
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")

@@ -20,9 +20,9 @@ from kraftquorum_operator.model.kafka_status import (
     KafkaReplicaStatus,
 )
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.status import Condition
-from kraftquorum_operator.report.conditions import Stamp, camel
+from kraftquorum_operator.model.status import conditions_of
 from kraftquorum_operator.report.events import Event
+from kraftquorum_operator.report.stamp import Stamp, Truth, camel
 from raftnode.core.types import format_directory_id
 
 NO_ANSWER = "NoAdvice"
@@ -48,7 +48,7 @@ class Obstacle:
     text: str
 
 
-Verdict = tuple[Literal["True", "False", "Unknown"], str, str]
+Verdict = tuple[Truth, str, str]
 """Of a condition: status, reason and message."""
 
 
@@ -57,13 +57,14 @@ def status_of(judgement: Judgement | Obstacle, before: Body, stamp: Stamp) -> Bo
 
     Args:
         judgement: of the last check.
-        before: the status of before, for the times of its conditions.
+        before: the previous status, for the times of its conditions.
         stamp: now, and the generation that the check was about.
     """
-    verdicts = _verdicts(judgement)
-    status = KafkaQuorumStatus(
-        observed_generation=stamp.generation, conditions=_conditions(verdicts, before, stamp)
-    )
+    last = conditions_of(before)
+    conditions = [
+        stamp.condition(name, *verdict, last) for name, verdict in _verdicts(judgement).items()
+    ]
+    status = KafkaQuorumStatus(observed_generation=stamp.generation, conditions=conditions)
     if isinstance(judgement, Judgement):
         notes = [note[:512] for note in report.notes(judgement.view)][:NOTES_MAX]
         update: dict[str, object] = {"notes": notes}
@@ -121,25 +122,6 @@ def _verdicts(judgement: Judgement | Obstacle) -> dict[str, Verdict]:
 def _without_advice(reason: str, text: str) -> dict[str, Verdict]:
     unknown: Verdict = ("Unknown", NO_ANSWER, f"there is no advice: {text}")
     return {"Ready": ("False", reason, text), "Safe": unknown, "ActionAdvised": unknown}
-
-
-def _conditions(verdicts: dict[str, Verdict], before: Body, stamp: Stamp) -> list[Condition]:
-    earlier = {condition["type"]: condition for condition in _listed(before)}
-    result: list[Condition] = []
-    for name, (status, reason, message) in verdicts.items():
-        last = earlier.get(name)
-        same = last is not None and last["status"] == status
-        result.append(
-            Condition(
-                type=name,
-                status=status,
-                reason=reason,
-                message=message[:4000],
-                last_transition_time=last["lastTransitionTime"] if same and last else stamp.now,
-                observed_generation=stamp.generation,
-            )
-        )
-    return result
 
 
 def _of_advice(view: View, advice: Advice) -> dict[str, object]:

@@ -7,6 +7,7 @@ posts a warning once per generation, and `timeline`, so that it can append to it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -212,6 +213,15 @@ class QuorumStatus(StatusModel):
     """Selects the pods; for the scale subresource."""
     conditions: list[Condition] = Field(default_factory=list[Condition])
     """The conditions; docs/reference/conditions.md lists the types."""
+
+
+def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """The conditions of a status, for their times; without those that another version wrote."""
+    conditions: list[Condition] = []
+    for body in status.get("conditions") or ():
+        with suppress(ValueError, TypeError):
+            conditions.append(Condition.model_validate(dict(body)))
+    return tuple(conditions)
 
 
 def last_status(resource: Mapping[str, Any]) -> QuorumStatus | None:

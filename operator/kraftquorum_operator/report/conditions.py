@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from kraftquorum_operator.judge.access import access_obstacle
 from kraftquorum_operator.judge.copies import copied_voters, why_copied
@@ -16,6 +15,7 @@ from kraftquorum_operator.model.observation import AS_LAST_KNOWN, Observation, m
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, without_pause
+from kraftquorum_operator.report.stamp import Stamp, Truth, camel
 
 Answer = tuple[bool, str, str]
 """Whether the condition holds, its reason and its message."""
@@ -33,11 +33,6 @@ class Context:
     def unpaused(self) -> Decision:
         """The decision without a pause, which holds it back."""
         return without_pause(self.decision)
-
-
-def camel(name: str) -> str:
-    """A guard's name as a condition's reason."""
-    return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _why(decision: Decision) -> tuple[str, str]:
@@ -279,16 +274,6 @@ STANDING = ("Ready", "Available", "Progressing", "Degraded", "QuorumLost")
 """Conditions that a status always has, in this order; the others only while they are not False."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """The time of a status, and the generation that it is about."""
-
-    now: str
-    generation: int
-    last_answer_at: str | None = None
-    """When a replica last answered this operator; None: not since this operator started."""
-
-
 BY_REPLICAS = frozenset({"Ready", "Available", "Degraded"})
 """Conditions that only replicas can report: Unknown while no replica answers."""
 
@@ -340,13 +325,12 @@ def conditions(
     before: Sequence[Condition],
     stamp: Stamp,
 ) -> list[Condition]:
-    """The conditions to report; the time of a condition changes only with its status."""
-    earlier = {condition.type: condition for condition in before}
+    """The conditions to report."""
     context = Context(observation, wanted, decision)
     result: list[Condition] = []
     for name, judge in CONDITIONS.items():
         holds, reason, message = judge(context)
-        status: Literal["True", "False", "Unknown"] = "True" if holds else "False"
+        status: Truth = "True" if holds else "False"
         if (why := why_unknown(name, observation, holds=holds)) is not None:
             last_answer = (
                 f"at {stamp.last_answer_at}"
@@ -357,16 +341,5 @@ def conditions(
             message = f"{why}; the last answer came {last_answer}"
         if not _is_shown(name, status, observation):
             continue
-        last = earlier.get(name)
-        since = last.last_transition_time if last and last.status == status else stamp.now
-        result.append(
-            Condition(
-                type=name,
-                status=status,
-                reason=reason[:128],
-                message=message[:4000],
-                last_transition_time=since,
-                observed_generation=stamp.generation,
-            )
-        )
+        result.append(stamp.condition(name, status, reason, message, before))
     return result

@@ -13,7 +13,7 @@ from kraftquorum_operator.model.observation import Trouble
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Action, Decision, Done, Wait, describe
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.report.conditions import camel
+from kraftquorum_operator.report.stamp import camel
 
 PATIENCE_MS = 5_000
 """A guard that blocks for less than this has no event."""

@@ -22,8 +22,9 @@ from kraftquorum_operator.model.status import (
 )
 from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.plan.actions import Decision, Done, Wait, describe, summary
-from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance, quorum_lost
+from kraftquorum_operator.report.conditions import conditions, fault_tolerance, quorum_lost
 from kraftquorum_operator.report.operations import operations
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.timeline import timeline
 
 Phase = Literal["Forming", "Running", "Changing", "Waiting", "QuorumLost", "Paused", "Deleting"]

@@ -10,8 +10,9 @@ from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.status import Condition, QuorumStatus, last_status
-from kraftquorum_operator.report.conditions import NOT_OBSERVED, Stamp
+from kraftquorum_operator.model.status import QuorumStatus, conditions_of, last_status
+from kraftquorum_operator.report.conditions import NOT_OBSERVED
+from kraftquorum_operator.report.stamp import MESSAGE_MAX, Stamp
 from kraftquorum_operator.report.timeline import CONDITION_ENTRIES, appended
 
 TYPE = "Failing"
@@ -38,26 +39,18 @@ def unobserved_status(
     status = cast("Body", resource.get("status") or {})
     present = cast("list[Body]", status.get("conditions") or [])
     before = next((c for c in present if c["type"] == TYPE), None)
-    reason, message = failure[0], failure[1][:4000]
+    failing = stamp.condition(TYPE, "True", *failure, conditions_of(status))
+    condition = failing.model_dump(by_alias=True, mode="json")
     turned = before is None or before["status"] != "True"
     others = [_unobserved(c, stamp, observed_at) for c in present if c["type"] != TYPE]
     if (
         before is not None
         and not turned
-        and (before["reason"], before["message"]) == (reason, message)
+        and (before["reason"], before["message"]) == (failing.reason, failing.message)
         and others == [c for c in present if c["type"] != TYPE]
     ):
         return None
-    condition = Condition(
-        type=TYPE,
-        status="True",
-        reason=reason,
-        message=message,
-        last_transition_time=stamp.now
-        if before is None or turned
-        else before["lastTransitionTime"],
-        observed_generation=stamp.generation,
-    ).model_dump(by_alias=True, mode="json")
+    message = failing.message
     if status:
         change: Body = {"message": message[:1000], "conditions": [*others, condition]}
         last = last_status(resource)
@@ -81,7 +74,7 @@ def _unobserved(condition: Body, stamp: Stamp, observed_at: str | None) -> Body:
     return condition | {
         "status": "Unknown",
         "reason": NOT_OBSERVED,
-        "message": f"last observed {when}, when it was {was}"[:4000],
+        "message": f"last observed {when}, when it was {was}"[:MESSAGE_MAX],
         "lastTransitionTime": stamp.now,
     }
 

@@ -14,8 +14,8 @@ from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.last_known import last_known
 from kraftquorum_operator.plan.actions import Done, Wait, describe
 from kraftquorum_operator.plan.decide import decide
-from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.events import Event, EventLog
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.world import World
 

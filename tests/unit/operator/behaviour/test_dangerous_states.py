@@ -16,7 +16,7 @@ from kraftquorum_operator.observe.last_known import last_known
 from kraftquorum_operator.plan.actions import Wait
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guards import never_rebootstrap
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.unobserved import unobserved_status
 from proofkit.operatorworld import user_actions
 from proofkit.operatorworld.decision import decide

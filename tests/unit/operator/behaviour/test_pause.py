@@ -10,7 +10,8 @@ from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Wait
-from kraftquorum_operator.report.conditions import STANDING, Stamp
+from kraftquorum_operator.report.conditions import STANDING
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (

@@ -15,7 +15,7 @@ from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.reconcile import RECHECK_S, Reconciler
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.settings import Settings
 from proofkit.operatorworld.observations import UID, healthy, spec

@@ -17,7 +17,8 @@ from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.http.page.verdict import judge
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.reconcile import Reconciler
-from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.conditions import conditions
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import timeline
 from kraftquorum_operator.settings import Settings

@@ -25,7 +25,8 @@ from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.observe.read import secure_nodes
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.compare import Desired, compare
-from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.conditions import conditions
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.resources.drift import has_drifted
 from proofkit.operatorworld.observations import UID, healthy
 

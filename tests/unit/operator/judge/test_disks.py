@@ -13,8 +13,9 @@ from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import actions as act
 from kraftquorum_operator.plan.actions import Done, Wait
-from kraftquorum_operator.report.conditions import Stamp, conditions, fault_tolerance
+from kraftquorum_operator.report.conditions import conditions, fault_tolerance
 from kraftquorum_operator.report.events import EventLog
+from kraftquorum_operator.report.stamp import Stamp
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,

@@ -19,7 +19,8 @@ from kraftquorum_operator.model.observation import GivenUp, Observation
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import NOTES_MAX, read_statefulset, with_note
 from kraftquorum_operator.plan.actions import DeleteClaim, Wait
-from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.conditions import conditions
+from kraftquorum_operator.report.stamp import Stamp
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,

@@ -10,7 +10,8 @@ from kraftquorum_operator.errors import (
 )
 from kraftquorum_operator.memory.request_failures import Failures, word
 from kraftquorum_operator.plan.actions import Done
-from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.conditions import conditions
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.unobserved import unobserved_status
 from proofkit.operatorworld.observations import healthy
 

@@ -7,7 +7,7 @@ from typing import Any
 from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.plan.actions import Done
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.observations import UID, healthy, spec
 

@@ -18,8 +18,9 @@ from kraftquorum_operator.observe.kube import now_utc, read_pods
 from kraftquorum_operator.observe.troubles import read_troubles, wants_events
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.guards import Case, node_answers
-from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.conditions import conditions
 from kraftquorum_operator.report.events import EventLog
+from kraftquorum_operator.report.stamp import Stamp
 from proofkit.operatorworld.observations import claim, healthy, pod, spec, with_pod
 
 QUOTA = (

@@ -26,7 +26,8 @@ from kraftquorum_operator.plan.actions import (
     describe,
 )
 from kraftquorum_operator.plan.compare import compare
-from kraftquorum_operator.report.conditions import Stamp, conditions
+from kraftquorum_operator.report.conditions import conditions
+from kraftquorum_operator.report.stamp import Stamp
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
     NOW_MS,

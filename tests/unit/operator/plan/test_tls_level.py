@@ -24,7 +24,7 @@ from kraftquorum_operator.plan.actions import (
 )
 from kraftquorum_operator.plan.compare import compare
 from kraftquorum_operator.plan.tls_level import next_level
-from kraftquorum_operator.report.conditions import Stamp
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import CLUSTER, NOW_MS, UID, blank, healthy, pod, spec

@@ -14,7 +14,8 @@ from kraftquorum_operator.model.status import (
     last_status,
 )
 from kraftquorum_operator.plan.actions import DeleteClaim, DeletePod, Done, Wait, describe
-from kraftquorum_operator.report.conditions import CONDITIONS, Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.report.timeline import CONDITION_ENTRIES, appended
 from kraftquorum_operator.report.unobserved import unobserved_status

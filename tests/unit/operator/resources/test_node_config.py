@@ -21,7 +21,8 @@ from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.plan.actions import CreateLatch, CreateStatefulSet, Done, Wait
-from kraftquorum_operator.report.conditions import CONDITIONS, Context, Stamp
+from kraftquorum_operator.report.conditions import CONDITIONS, Context
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from kraftquorum_operator.resources.build import build
 from kraftquorum_operator.resources.node_config import managed_defaults, node_config

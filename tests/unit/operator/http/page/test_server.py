@@ -28,8 +28,8 @@ from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Decision, Wait
 from kraftquorum_operator.plan.guards import GUARDS
-from kraftquorum_operator.report.conditions import Stamp
 from kraftquorum_operator.report.operations import STEPS
+from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (

@@ -10,7 +10,6 @@ reconciles it repeatedly; the watches of `clients/cache.py` only end its pause.
 from __future__ import annotations
 
 import asyncio
-import random
 import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,6 +25,7 @@ from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.preflight import Namespaces
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.schedule.keepers import Keepers
+from kraftquorum_operator.schedule.pauses import jittered_s
 from kraftquorum_operator.schedule.wake_ups import Wakeups
 from kraftquorum_operator.settings import Settings
 
@@ -36,9 +36,6 @@ RESTART_PAUSE_S = 1.0
 
 NAMESPACES_CHECK_S = 60.0
 """How often the operator checks which namespaces it can watch."""
-
-JITTER = (0.9, 1.1)
-"""Each pause is so much shorter or longer, so that quorums that began together drift apart."""
 
 STOP_CHECK_S = 1.0
 """How long a pausing task may take to notice that it is to stop."""
@@ -284,7 +281,7 @@ class _Handlers:
     async def _pause(self, namespace: str, name: str, outcome: Outcome, stopped: object) -> bool:
         """Wait as long as a reconciliation says; returns whether a change ended it."""
         # Without a pause, an action that repeats would delay other quorums.
-        pause_s = max(outcome.pause_s, 0.05) * random.uniform(*JITTER)  # noqa: S311
+        pause_s = jittered_s(max(outcome.pause_s, 0.05))
         pause_s = max(pause_s, outcome.pause_min_s)
         began_s, changed = time.monotonic(), False
         while not stopped:

@@ -59,6 +59,7 @@ from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status, is_same, resource_status, steady
 from kraftquorum_operator.report.unobserved import UNOBSERVED_S, unobserved_status
 from kraftquorum_operator.resources.finalizer import finalizer_change
+from kraftquorum_operator.schedule.pauses import after_failures_s
 from kraftquorum_operator.schedule.replica_watches import ReplicaWatches
 from kraftquorum_operator.schedule.turns import Turns
 from kraftquorum_operator.settings import Settings
@@ -86,7 +87,7 @@ class Memory(LookMemory):
     written_at_s: float = field(default_factory=time.monotonic)
     at_rest: bool | None = None
     """Whether nothing was left to do the last time; None: not known yet."""
-    failed_looks: int = 0
+    failures_in_a_row: int = 0
     """How many reconciliations in a row have failed."""
     last_logged: str = ""
     checked_s: float = field(default_factory=time.monotonic)
@@ -188,21 +189,17 @@ class Reconciler:
             events = await self._report_failure(namespace, name, uid, memory, error)
             asked_s = error.retry_after_s if isinstance(error, KubeError) else 0.0
             asked_s = min(asked_s, RETRY_AFTER_MAX_S)
-            pause_s = max(self._pause_after_failure(memory), asked_s)
+            memory.failures_in_a_row += 1
+            busy_s, idle_s = self.settings.reconcile_busy_s, self.settings.reconcile_idle_s
+            pause_s = after_failures_s(memory.failures_in_a_row, busy_s, idle_s)
+            pause_s = max(pause_s, asked_s)
             outcome = Outcome(None, pause_s, tuple(events), failed=True, pause_min_s=asked_s)
         else:
-            memory.failed_looks = 0
+            memory.failures_in_a_row = 0
         if not outcome.gone:
             seconds = time.monotonic() - started
             self.metrics.reconcile_seconds.labels(namespace, name).observe(seconds)
         return outcome
-
-    def _pause_after_failure(self, memory: Memory) -> float:
-        """Twice as long after each failure in a row."""
-        busy_s, idle_s = self.settings.reconcile_busy_s, self.settings.reconcile_idle_s
-        pause_s = min(busy_s * 2 ** min(memory.failed_looks, 10), max(busy_s, idle_s))
-        memory.failed_looks += 1
-        return pause_s
 
     async def _reconcile_on_standby(
         self, namespace: str, name: str, uid: str, memory: Memory
@@ -548,7 +545,12 @@ class Reconciler:
                     subresource="status",
                 )
         except KubeError as error:
-            log.warning("status_write_failed", quorum=observed.owner.name, error=str(error))
+            log.warning(
+                "status_write_failed",
+                namespace=observed.owner.namespace,
+                quorum=observed.owner.name,
+                error=str(error),
+            )
             return
         memory.written, memory.written_at_s = status, time.monotonic()
         self.looks.wrote(written)

@@ -8,7 +8,6 @@ delays neither another check nor a KRaftQuorum.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from kraftquorum_operator.kafka.status import Obstacle, events_of, status_of
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.report.event_poster import EventPoster
 from kraftquorum_operator.report.stamp import Stamp
+from kraftquorum_operator.schedule.pauses import after_failures_s, jittered_s
 from kraftquorum_operator.settings import Settings
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("kraftquorum_operator")
@@ -47,9 +47,6 @@ SLOW_S = 3.0
 
 PAUSE_MAX_S = 120.0
 """The longest pause after checks that gave no advice."""
-
-JITTER = (0.9, 1.1)
-"""Each pause is so much shorter or longer, so that checks that began together drift apart."""
 
 
 @dataclass(slots=True)
@@ -197,11 +194,11 @@ class Advisor:
         known.due_s = time.monotonic() + self._pause_s(known)
 
     def _pause_s(self, known: _Known) -> float:
-        """Twice as long after each check in a row without advice."""
+        """The pause before the next check; a check without advice counts as a failure."""
         pause_s = self.settings.kafka_check_interval_s
-        failures = min(max(known.without_advice - 1, 0), 10)
-        pause_s = min(pause_s * 2**failures, max(pause_s, PAUSE_MAX_S))
-        return pause_s * random.uniform(*JITTER)  # noqa: S311
+        if known.without_advice:
+            pause_s = after_failures_s(known.without_advice, pause_s, PAUSE_MAX_S)
+        return jittered_s(pause_s)
 
     async def _report(self, owner: Owner, generation: int, judgement: Judgement | Obstacle) -> None:
         """Write the status if it changed, and post what changed as events."""
@@ -222,7 +219,12 @@ class Advisor:
         try:
             written = await self.kube.apply(body, "status")
         except KubeError as error:
-            log.warning("status_write_failed", kafka_quorum=owner.name, error=str(error))
+            log.warning(
+                "status_write_failed",
+                namespace=owner.namespace,
+                kafka_quorum=owner.name,
+                error=str(error),
+            )
             return
         self._informer(owner.namespace).wrote(written)
         self._poster.post(owner, events_of(before, status))

@@ -37,7 +37,7 @@ def access_obstacle(observation: Observation) -> tuple[str, str] | None:
         shown = [str(fault) for fault in observation.access_faults[:FAULTS_SHOWN]]
         if len(observation.access_faults) > FAULTS_SHOWN:
             shown.append(f"and {len(observation.access_faults) - FAULTS_SHOWN} more")
-        kept = "the access file of before stays in force" if facts.files else "there is none yet"
+        kept = "the previous access file stays in force" if facts.files else "there is none yet"
         return observation.access_faults[0].reason, f"{'; '.join(shown)}; {kept}"
     if not observation.access_written:
         return "NotWritten", "the operator has not written the access file yet"

@@ -114,7 +114,7 @@ def advise(
     Args:
         quorum: the description.
         earlier: the one that it was confirmed against.
-        wanted: the id map; empty: the voters of now.
+        wanted: the id map; empty: the current voters.
         limits: what is fresh and what is silent.
     """
     leader = next(voter for voter in quorum.voters if voter.node_id == quorum.leader_id)

@@ -48,7 +48,7 @@ def advise_command(
         str,
         typer.Option(
             help="The controllers that there should be: id@host:port[:directoryId], separated by "
-            "commas; unset: the voters of now."
+            "commas; unset: the current voters."
         ),
     ] = "",
     cluster_id: Annotated[

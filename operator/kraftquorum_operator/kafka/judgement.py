@@ -30,7 +30,7 @@ def judge(
 
     Args:
         view: what was read.
-        wanted: the id map; empty: the voters of now.
+        wanted: the id map; empty: the current voters.
         cluster_id: that the controllers must have; None: any.
         limits: what is fresh and what is silent.
     """

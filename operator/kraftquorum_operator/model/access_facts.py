@@ -1,4 +1,4 @@
-"""What the operator has read for `spec.access`: tokens, the Secrets of before, keys of the cluster.
+"""What the operator has read for `spec.access`: tokens, the previous Secrets, keys of the cluster.
 
 No token is in a repr, so that no log line and no failed assertion shows one.
 """

@@ -81,5 +81,5 @@ RAFTNODE = Engine(
 that did not answer (S35), and that works again by then, costs no disk."""
 
 KAFKA = Engine("kafka", one_voter_per_id=True, leader_checks_changes=False, moves_leadership=False)
-"""Apache Kafka's controllers from 3.9 on, which exit with 1 whatever has happened. The operator
-reconciles none yet."""
+"""Apache Kafka's controllers from 3.9 on, which exit with code 1 whatever has happened. The
+operator reconciles none yet."""

@@ -93,7 +93,7 @@ class KafkaQuorumSpec(SpecModel):
         ]
         | None
     ) = None
-    """The id map: the controllers that there should be. Unset: the voters of now. With it, the
+    """The id map: the controllers that there should be. Unset: the current voters. With it, the
     operator gives no advice while a voter, an id or a directory is another one."""
     cluster_id: Annotated[str | None, Field(min_length=1, max_length=64)] = None
     """Cluster id that the controllers must have; unset: any, but all the same."""

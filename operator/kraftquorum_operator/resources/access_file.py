@@ -1,6 +1,6 @@
 """The access file of a quorum, made from `spec.access` and the hashes of tokens.
 
-It is made as a whole or not at all: an entry that cannot be used leaves the file of before in
+It is made as a whole or not at all: an entry that cannot be used leaves the previous file in
 force. When a Secret gets another token, the hash of the earlier one stays in the file for the
 overlap. The state of that is beside the file, so that any operator continues it.
 """
@@ -96,7 +96,7 @@ def _secret(owner: Owner, document: Entry, state: Entry, keys: ClusterKeys | Non
 
 
 def _with_own_token(owner: Owner, files: AccessFiles | None, operator: TokenHash) -> list[Body]:
-    """The file of before, if it lacks the operator's token, with that token.
+    """The previous file, if it lacks the operator's token, with that token.
 
     Without it no node would answer the operator until a person has corrected the entry, and
     repairs would wait for that.
@@ -237,7 +237,7 @@ def _state(tokens: Mapping[str, Tokens]) -> Entry:
 
 
 def _known(text: str) -> dict[str, Tokens]:
-    """The state of before; empty if a person has changed it to something else."""
+    """The previous state; empty if a person has changed it to something else."""
     try:
         entries = cast("dict[str, dict[str, Any]]", json.loads(text or "{}"))
         return {

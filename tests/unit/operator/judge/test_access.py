@@ -130,7 +130,7 @@ def test_an_entry_that_cannot_be_used_changes_nothing_and_is_reported() -> None:
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "SecretMissing")
     assert condition.message == (
-        "spec.access.clients[0].tokenSecret: there is no Secret shop; the access file of before "
+        "spec.access.clients[0].tokenSecret: there is no Secret shop; the previous access file "
         "stays in force"
     )
     (alarm,) = access_alarms(marked)

@@ -118,7 +118,7 @@ def test_every_condition_weighs_in_the_verdict_or_is_known_not_to() -> None:
     graver = {"QuorumLost", "FormationBlocked", "Available", "VolumeFromCopy", "Paused"}
     counted = {"Ready", "Progressing", "Degraded"}
     to_come = {"LogOutgrowsDisk"}  # until the disk runs low, which is told as such
-    of_clients = {"AccessReady"}  # the quorum serves by the access file of before
+    of_clients = {"AccessReady"}  # the quorum serves by the previous access file
     assert set(CONDITIONS) == TROUBLES | graver | counted | to_come | of_clients
 
 

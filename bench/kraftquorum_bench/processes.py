@@ -76,7 +76,7 @@ class Children:
         for name, process in self.running.items():
             if process.poll() is not None:
                 said = self.last_lines(name)
-                raise ToolError(f"{name} ended with exit code {process.returncode}: {said}")
+                raise ToolError(f"{name} exited with code {process.returncode}: {said}")
 
     async def eventually(
         self, look: Callable[[], Awaitable[T | None]], within_s: float, what: str
@@ -145,5 +145,5 @@ async def run_tool(
             await process.wait()
     if process.returncode != 0:
         said = (complained or printed).decode(errors="replace")[-1500:]
-        raise ToolError(f"{name} ended with exit code {process.returncode}: {said}")
+        raise ToolError(f"{name} exited with code {process.returncode}: {said}")
     return printed.decode(errors="replace")

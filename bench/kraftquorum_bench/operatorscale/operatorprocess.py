@@ -48,7 +48,7 @@ class OperatorProcess:
         code = self._process.poll()
         if code is not None:
             end = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise RuntimeError(f"the operator ended with exit code {code}: {end}")
+            raise RuntimeError(f"the operator exited with code {code}: {end}")
 
     @property
     def resident_mib(self) -> float:

@@ -65,7 +65,7 @@ def run(
 ) -> None:
     """Compare the files of all replicas of a quorum.
 
-    Exits with 0 if no fault was found, 8 if one was found, and 9 if none was found but not
+    Exits with code 0 if no fault was found, 8 if one was found, and 9 if none was found but not
     everything could be checked. The quorum may run meanwhile, but a copy is better: records that
     one replica writes while another is read look like lag. If a node removes files, the audit
     reads them again a few times.

@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """Count the acknowledged writes that are missing or duplicated.
 
-    The account must be of the only client that wrote. Exits with 8 if a write is missing or
+    The account must be of the only client that wrote. Exits with code 8 if a write is missing or
     duplicated.
     """
     with reporting():

@@ -62,7 +62,7 @@ def run(
     """Compare the key-value state of files with a running quorum.
 
     The command reads later writes from the quorum's log and takes them into account; clients may
-    write meanwhile. It needs no Spark. Exits with 8 if a key differs.
+    write meanwhile. It needs no Spark. Exits with code 8 if a key differs.
     """
     with reporting():
         try:

@@ -76,7 +76,7 @@ def run(
 ) -> None:
     """Export the log, make its history, audit the replicas, count, and draw the report.
 
-    Writes `log/`, `history/`, `audit.json`, `report.html` and `summary.json`. Exits with 8 if
+    Writes `log/`, `history/`, `audit.json`, `report.html` and `summary.json`. Exits with code 8 if
     the replicas do not agree, or a write is missing or duplicated.
     """
     with reporting():

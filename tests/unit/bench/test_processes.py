@@ -52,7 +52,7 @@ def test_a_killed_child_can_be_started_again_and_its_output_stays(tmp_path):
 def test_a_child_that_ended_by_itself_is_an_error_with_its_words(tmp_path):
     with Children(tmp_path) as children:
         children.start("server", [sys.executable, "-c", "raise SystemExit('no port')"]).wait()
-        with pytest.raises(ToolError, match="server ended with exit code 1: no port"):
+        with pytest.raises(ToolError, match="server exited with code 1: no port"):
             children.check_running()
 
 

@@ -3,8 +3,8 @@
     audit_locks.py [--required] LOCK...
 
 pip-audit calls a package that its source does not know "skipped", and exits with code 0 if it
-skipped every one. So this reads the report itself. The exit code is 0 if every package was checked and none
-is vulnerable, 1 if one is vulnerable, and 75 if the source did not answer for some: with
+skipped every one. So this reads the report itself. The exit code is 0 if every package was checked
+and none is vulnerable, 1 if one is vulnerable, and 75 if the source did not answer for some: with
 `--required` that is 1, too.
 """
 

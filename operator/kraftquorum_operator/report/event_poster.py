@@ -76,11 +76,11 @@ class EventPoster:
         """Send what is pending, in bounded time; nothing uses the client after that."""
         if not self._tasks:
             return
-        _, late = await asyncio.wait(self._tasks, timeout=CLOSE_S)
-        for task in late:
+        _, unsent = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        for task in unsent:
             task.cancel()
-        if late:
-            await asyncio.wait(late)
+        if unsent:
+            await asyncio.wait(unsent)
 
     async def _send(self, body: Body) -> None:
         async with self._turn:

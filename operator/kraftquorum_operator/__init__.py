@@ -14,7 +14,7 @@ They stand on:
 - `kafka`: advice about controllers of Apache Kafka, by a command and by the running operator;
 - `clients`: the Kubernetes API and the replicas; `names`, `rights`: names and rights in a cluster;
 - `memory`: what a process remembers between two reconciliations;
-- `looks`: observation to decision, of the watches or of the API server;
+- `evaluation`: observation to decision, of the watches or of the API server;
 - `schedule`: when a quorum is reconciled; `handlers`: the watches, in kopf's terms;
 - `http`, `metrics`, `logs`: the status page, the metrics and the log;
 - `app`, `cli`, `settings`, `preflight`: the program and its start-up; `reference`: its pages;

@@ -100,7 +100,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
             settings.kubeconfig, settings.kube_timeout_s, connections_max=0
         )
         stack.push_async_callback(watches.close)
-        reconciler.looks.cache = await stack.enter_async_context(
+        reconciler.evaluator.cache = await stack.enter_async_context(
             Cache(watches, settings.namespaces, wakeups.wake)
         )
         if settings.kafka_advice:

@@ -27,12 +27,12 @@ from kraftquorum_operator.errors import (
     NodeRefusedError,
     RefusedError,
 )
+from kraftquorum_operator.evaluation import Evaluation, EvaluationMemory, Evaluator
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.ignored_annotations import ignored_annotations
-from kraftquorum_operator.looks import Look, LookMemory, Looks
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
@@ -76,7 +76,7 @@ RETRY_AFTER_MAX_S = 60.0
 
 
 @dataclass(slots=True)
-class Memory(LookMemory):
+class Memory(EvaluationMemory):
     """State between two reconciliations of a quorum. Losing it costs time or an event only."""
 
     events: EventLog = field(default_factory=EventLog)
@@ -143,12 +143,12 @@ class Reconciler:
     """Which quorum changes to another default image now."""
     replica_watches: ReplicaWatches | None = None
     """Notices a lost replica between two reconciliations; None: only the next one does."""
-    looks: Looks = field(init=False)
-    """Looks at quorums."""
+    evaluator: Evaluator = field(init=False)
+    """Evaluates quorums."""
 
     def __post_init__(self) -> None:
         self.event_poster = EventPoster(self.kube, self.settings.identity)
-        self.looks = Looks(self.kube, self.nodes, self.settings, self.image_turn)
+        self.evaluator = Evaluator(self.kube, self.nodes, self.settings, self.image_turn)
 
     async def reconcile(
         self, namespace: str, name: str, uid: str, *, changed: bool = False
@@ -258,7 +258,7 @@ class Reconciler:
                 written = await self.kube.patch(
                     names.KIND, namespace, name, uid=uid, change=change, subresource="status"
                 )
-                self.looks.wrote(written)
+                self.evaluator.wrote(written)
         return memory.events.of_failure(None, str(error), now_ms, interval_ms) if lasting else []
 
     def forget(self, namespace: str, name: str, uid: str) -> None:
@@ -295,13 +295,17 @@ class Reconciler:
         bound: structlog.stdlib.BoundLogger,
     ) -> Outcome:
         now_ms = int(time.monotonic() * 1000)
-        look = await self.looks.look(namespace, name, uid, memory, now_ms)
-        if look is None:
+        evaluation = await self.evaluator.evaluate(namespace, name, uid, memory, now_ms)
+        if evaluation is None:
             return Outcome(None, 0.0, gone=True)
-        if isinstance(look, ObservedDeletion):
-            return await self._continue_deletion(look, memory, now_ms, bound)
-        observed, observation, decision = look.observed, look.observation, look.decision
-        desired = look.desired
+        if isinstance(evaluation, ObservedDeletion):
+            return await self._continue_deletion(evaluation, memory, now_ms, bound)
+        observed, observation, decision = (
+            evaluation.observed,
+            evaluation.observation,
+            evaluation.decision,
+        )
+        desired = evaluation.desired
         try:
             held = needs_finalizer(observed.resource)
             await self._set_finalizer(observed.owner, observed.resource, held=held)
@@ -379,13 +383,15 @@ class Reconciler:
     async def _decide_again(self, owner: Owner, memory: Memory) -> Decision | None:
         """Observe and decide once more, for an action that nothing else holds back."""
         now_ms = int(time.monotonic() * 1000)
-        look = await self.looks.look_now(owner.namespace, owner.name, owner.uid, memory, now_ms)
-        if not isinstance(look, Look):
+        evaluation = await self.evaluator.evaluate_now(
+            owner.namespace, owner.name, owner.uid, memory, now_ms
+        )
+        if not isinstance(evaluation, Evaluation):
             return None
         if not self.lease.held:
             msg = "the Lease ran out during the second observation"
             raise LeaseLostError(msg)
-        return look.decision
+        return evaluation.decision
 
     def _log(self, decision: Decision, memory: Memory, bound: structlog.stdlib.BoundLogger) -> None:
         """Log one line per change: a guard that keeps blocking is not logged again."""
@@ -553,7 +559,7 @@ class Reconciler:
             )
             return
         memory.written, memory.written_at_s = status, time.monotonic()
-        self.looks.wrote(written)
+        self.evaluator.wrote(written)
 
 
 def _has_ended_condition(written: Body, status: Body) -> bool:

@@ -89,8 +89,8 @@ class Settings(BaseSettings):
     """The operator writes a new message and, while a quorum has no leader, new offsets of its
     replicas into the status at most this often. It writes all other changes at once."""
     secrets_interval_s: Annotated[float, Field(ge=0, le=3600)] = 180.0
-    """How old Secrets, objects of cert-manager and the cluster's keys may be that a look at a
-    quorum with nothing left to do uses. A change of the resource, also of an annotation, has the
+    """How old Secrets, objects of cert-manager and the cluster's keys may be that the operator uses
+    for a quorum with nothing left to do. A change of the resource, also of an annotation, has the
     operator read them at once."""
     kafka_advice: bool = False
     """Check the controllers of Apache Kafka that KafkaQuorums name, and report advice in their

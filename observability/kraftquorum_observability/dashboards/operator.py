@@ -43,7 +43,7 @@ STATE = (
     Panel(
         "figure",
         "Quorums",
-        "Quorums that are looked at, and those that are ready. Normal: the same.",
+        "Quorums that are reconciled, and those that are ready. Normal: the same.",
         (
             Query(f"count(kraftquorum_voters_wanted{{{S}}})", "all"),
             Query(f'sum(kraftquorum_condition{{{S}, condition="Ready"}})', "ready"),
@@ -165,10 +165,10 @@ CERTIFICATES = (
     ),
 )
 
-LOOKS = (
+RECONCILIATIONS = (
     Panel(
         "lines",
-        "Time of a look",
+        "Time of a reconciliation",
         "Observe, decide, act. Normal: below a second; an AddVoter waits for its commit.",
         quantiles("kraftquorum_reconcile_seconds", S, "", ""),
         width=8,
@@ -176,7 +176,7 @@ LOOKS = (
     ),
     Panel(
         "lines",
-        "Looks per second, by what came of them",
+        "Reconciliations per second, by result",
         "Normal: done, one in ten seconds for each quorum; waits are one a second. Errors are 0.",
         (
             Query(
@@ -188,7 +188,7 @@ LOOKS = (
     ),
     Panel(
         "lines",
-        "Since the last look",
+        "Since the last reconciliation",
         "Seconds, by quorum. Normal: below eleven.",
         (
             Query(
@@ -281,7 +281,7 @@ OPERATOR = Dashboard(
         ("State", STATE),
         ("Work", WORK),
         ("Certificates", CERTIFICATES),
-        ("Looks", LOOKS),
+        ("Reconciliations", RECONCILIATIONS),
         ("Requests and process", REQUESTS),
     ),
     (

@@ -1,7 +1,7 @@
 """Reads of a quorum's objects from what watches have delivered.
 
-A look that reads here decides only that nothing is to be done. Every action is decided once more,
-on what the API server answers then, so that a cache that is behind delays an action and never
+An evaluation that reads here decides only that nothing is to be done. Every action is decided once
+more, on what the API server answers then, so that a cache that is behind delays an action and never
 causes one.
 """
 

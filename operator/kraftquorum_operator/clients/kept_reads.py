@@ -1,7 +1,7 @@
 """Keeps what reads by name have answered for a while: Secrets, objects of cert-manager, keys.
 
-The operator may not list Secrets, so it cannot watch them either. Only a look that finds nothing to
-do uses what is kept here.
+The operator may not list Secrets, so it cannot watch them either. Only an evaluation that finds
+nothing to do uses what is kept here.
 """
 
 from __future__ import annotations

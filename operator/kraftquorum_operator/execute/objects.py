@@ -82,7 +82,7 @@ async def _apply(body: Body, tools: Tools) -> None:
         again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
         if name in again:
             if not _is_marked(body, written):
-                # Each look would find a new renewal, and have the certificate issued once more.
+                # Each observation would find a new renewal, and have the certificate issued again.
                 raise _not_kept(body)
             now = moment(int(now_utc().timestamp()))
             await tools.kube.apply(issue_again(written, now), "status")

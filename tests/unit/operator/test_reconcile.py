@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-import kraftquorum_operator.looks as looks_module
+import kraftquorum_operator.evaluation as evaluation_module
 import kraftquorum_operator.reconcile as module
 from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import HttpNodes
@@ -113,8 +113,10 @@ async def looks(
     async def run(*_: object) -> str:
         raise error
 
-    monkeypatch.setattr(looks_module, "observe", observe)
-    monkeypatch.setattr(looks_module, "compare", lambda *_: Desired({}, observation.outdated, ()))
+    monkeypatch.setattr(evaluation_module, "observe", observe)
+    monkeypatch.setattr(
+        evaluation_module, "compare", lambda *_: Desired({}, observation.outdated, ())
+    )
     monkeypatch.setattr(module, "run", run)
     reconciler = Reconciler(
         kube=cast("Any", kube),
@@ -338,8 +340,8 @@ async def test_a_change_that_no_leader_checks_is_observed_and_decided_again(
         owner = Owner("test", "demo", UID)
         return Observed(spec(voters=3), observation, owner, {"metadata": {}}, (), (), 1)
 
-    monkeypatch.setattr(looks_module, "observe", observe)
-    monkeypatch.setattr(looks_module, "compare", lambda *_: Desired({}, (), ()))
+    monkeypatch.setattr(evaluation_module, "observe", observe)
+    monkeypatch.setattr(evaluation_module, "compare", lambda *_: Desired({}, (), ()))
     leader = Leader()
     reconciler = Reconciler(
         kube=cast("Any", Kube()),

@@ -89,7 +89,7 @@ class World:
             metrics=Metrics(),
             failpoints=Failpoints(),
         )
-        self.reconciler.looks.cache = cast("Any", self.cache)
+        self.reconciler.evaluator.cache = cast("Any", self.cache)
 
     async def look(self, *, changed: bool = False) -> tuple[Outcome, int]:
         """Reconcile; the outcome, and how much was read from the API server."""
@@ -142,8 +142,8 @@ async def test_a_change_is_looked_at_once_and_at_the_api_server(world: World) ->
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.looks:Looks._look_at_watches",
-    "isinstance(look, Look) and _finding_of(look) == before",
+    "kraftquorum_operator.evaluation:Evaluator._evaluate_watches",
+    "isinstance(evaluation, Evaluation) and _finding_of(evaluation) == before",
     "True",
 )
 async def test_an_action_is_decided_on_what_the_api_server_answers(world: World) -> None:
@@ -174,7 +174,7 @@ async def test_a_changed_annotation_has_all_read_at_once(world: World) -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.looks:_finding_of",
+    "kraftquorum_operator.evaluation:_finding_of",
     "finalizer_change(resource, held=needs_finalizer(resource)) is not None",
     "False",
 )

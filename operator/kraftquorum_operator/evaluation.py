@@ -1,8 +1,8 @@
-"""One look at a quorum: observe, compare, judge and decide.
+"""One evaluation of a quorum: observe, compare, judge and decide.
 
-A look at what the watches delivered only confirms what the last look at the API server found. If it
-finds anything else, the operator looks at the API server before it reports or acts: a cache that is
-behind delays an action and never causes one.
+An evaluation of what the watches delivered only confirms the last one of the API server's answers.
+If it finds anything else, the operator asks the API server before it reports or acts: a cache that
+is behind delays an action and never causes one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ fifth."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Evaluation:
     """What was observed, compared and judged, and the decision on it."""
 
     observed: Observed
@@ -48,7 +48,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a look found that leaves nothing to do now.
+    """What an evaluation found that leaves nothing to do now.
 
     Attributes:
         guard: what the quorum waits for; None: nothing is left to do.
@@ -62,27 +62,27 @@ class Finding:
 
 
 @dataclass(slots=True)
-class LookMemory:
-    """State between two looks at a quorum. Losing it costs time or an event only."""
+class EvaluationMemory:
+    """State between two evaluations of a quorum. Losing it costs time or an event only."""
 
     silence: Silence = field(default_factory=Silence)
     refusals: Refusals = field(default_factory=Refusals)
     lasting: PersistentTroubles = field(default_factory=PersistentTroubles)
     kept: KeptReads = field(default_factory=KeptReads)
     finding: Finding | None = None
-    """Of the last look at the API server; None: there was something to do, or no look yet."""
+    """Of the last evaluation by the API server; None: something was to be done, or none yet."""
     resync_s: float = 0.0
     """When the quorum is next read from the API server at the latest, on the monotonic clock."""
 
     def distrust(self) -> None:
-        """Have the next look read all of it from the API server."""
+        """Have the next evaluation read all of it from the API server."""
         self.finding = None
         self.kept.clear()
 
 
 @dataclass(slots=True)
-class Looks:
-    """Looks at quorums.
+class Evaluator:
+    """Evaluates quorums.
 
     Attributes:
         kube: reads from the API server.
@@ -103,16 +103,16 @@ class Looks:
         if self.cache is not None:
             self.cache.wrote(body)
 
-    async def look(
-        self, namespace: str, name: str, uid: str, memory: LookMemory, now_ms: int
-    ) -> Look | ObservedDeletion | None:
-        """Look once; twice, if the watches show anything else than the last time.
+    async def evaluate(
+        self, namespace: str, name: str, uid: str, memory: EvaluationMemory, now_ms: int
+    ) -> Evaluation | ObservedDeletion | None:
+        """Evaluate once; twice, if the watches show anything else than the last time.
 
         Args:
             namespace: of the resource.
             name: of the resource.
             uid: of the resource.
-            memory: of the last looks; it is kept up to date.
+            memory: of the last evaluations; it is kept up to date.
             now_ms: monotonic clock.
 
         Returns:
@@ -123,26 +123,28 @@ class Looks:
             KubeError: the API server did not answer all of it.
             ValueError: an object of ours is not what it should be.
         """
-        look = await self._look_at_watches(namespace, name, uid, memory, now_ms)
-        if look is not None:
-            return look
-        return await self.look_now(namespace, name, uid, memory, now_ms)
+        evaluation = await self._evaluate_watches(namespace, name, uid, memory, now_ms)
+        if evaluation is not None:
+            return evaluation
+        return await self.evaluate_now(namespace, name, uid, memory, now_ms)
 
-    async def look_now(
-        self, namespace: str, name: str, uid: str, memory: LookMemory, now_ms: int
-    ) -> Look | ObservedDeletion | None:
-        """Look once, at the API server and the nodes alone; as `look`."""
+    async def evaluate_now(
+        self, namespace: str, name: str, uid: str, memory: EvaluationMemory, now_ms: int
+    ) -> Evaluation | ObservedDeletion | None:
+        """Evaluate once, by the API server and the nodes alone; as `evaluate`."""
         memory.finding = None
         reader = KeepingReader(self.kube, memory.kept)
-        look = await self._look(reader, (namespace, name, uid), memory, now_ms, trusted=True)
-        memory.finding = _finding_of(look)
+        evaluation = await self._evaluate(
+            reader, (namespace, name, uid), memory, now_ms, trusted=True
+        )
+        memory.finding = _finding_of(evaluation)
         pause_s = RESYNC_S * random.uniform(0.8, 1.2)  # noqa: S311 - not all at once
         memory.resync_s = time.monotonic() + pause_s
-        return look
+        return evaluation
 
-    async def _look_at_watches(
-        self, namespace: str, name: str, uid: str, memory: LookMemory, now_ms: int
-    ) -> Look | None:
+    async def _evaluate_watches(
+        self, namespace: str, name: str, uid: str, memory: EvaluationMemory, now_ms: int
+    ) -> Evaluation | None:
         """None: the API server must be asked."""
         before = memory.finding
         if self.cache is None or before is None or time.monotonic() >= memory.resync_s:
@@ -155,22 +157,26 @@ class Looks:
             return None
         try:
             quorum = (namespace, name, uid)
-            look = await self._look(reader, quorum, memory, now_ms, trusted=False)
+            evaluation = await self._evaluate(reader, quorum, memory, now_ms, trusted=False)
         except ValueError:
             return None
-        return look if isinstance(look, Look) and _finding_of(look) == before else None
+        return (
+            evaluation
+            if isinstance(evaluation, Evaluation) and _finding_of(evaluation) == before
+            else None
+        )
 
-    async def _look(
+    async def _evaluate(
         self,
         reader: KubeReader,
         quorum: tuple[str, str, str],
-        memory: LookMemory,
+        memory: EvaluationMemory,
         now_ms: int,
         *,
         trusted: bool,
-    ) -> Look | ObservedDeletion | None:
+    ) -> Evaluation | ObservedDeletion | None:
         namespace, name, uid = quorum
-        # A look at the watches may lack an object whose refusal is still to be remembered.
+        # The watches may lack an object whose refusal is still to be remembered.
         refusals = memory.refusals if trusted else copy.copy(memory.refusals)
         observed = await observe(
             reader,
@@ -197,17 +203,19 @@ class Looks:
         )
         observation = refusals.mark(desired.mark(observed.observation), now_ms)
         observation = judge(memory.lasting.mark(observation, now_ms))
-        return Look(observed, desired, observation, decide(observed.spec, observation, now_ms))
+        return Evaluation(
+            observed, desired, observation, decide(observed.spec, observation, now_ms)
+        )
 
 
-def _finding_of(look: Look | ObservedDeletion | None) -> Finding | None:
-    """What a look found; None: there is something to do."""
-    if not isinstance(look, Look) or not isinstance(look.decision, Wait | Done):
+def _finding_of(evaluation: Evaluation | ObservedDeletion | None) -> Finding | None:
+    """What an evaluation found; None: there is something to do."""
+    if not isinstance(evaluation, Evaluation) or not isinstance(evaluation.decision, Wait | Done):
         return None
-    resource = look.observed.resource
+    resource = evaluation.observed.resource
     if finalizer_change(resource, held=needs_finalizer(resource)) is not None:
         return None
     meta = resource["metadata"]
     annotations = cast("dict[str, str]", meta.get("annotations") or {})
-    guard = look.decision.guard if isinstance(look.decision, Wait) else None
+    guard = evaluation.decision.guard if isinstance(evaluation.decision, Wait) else None
     return Finding(guard, int(meta.get("generation") or 0), tuple(sorted(annotations.items())))

@@ -33,7 +33,7 @@ from prometheus_client import CollectorRegistry
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.process import interpreter

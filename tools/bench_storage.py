@@ -30,7 +30,7 @@ from raftnode.commands import log_files
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.logfiles import Files, find_log
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.inspection.verification import Verification
 

@@ -19,8 +19,16 @@ from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterRecordId, VoterSet
 from raftnode.errors import StorageCorruptError, StorageFailedError
-from raftnode.logformat.batch import Record, decode_batches, encode_data_batch, iter_records, stamp
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import (
+    Record,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    decode_batches,
+    encode_data_batch,
+    iter_records,
+    stamp,
+)
 from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.directory.directory import DataDirectory, format_storage

@@ -32,7 +32,7 @@ from proofkit.bit_flip_directories import (
 )
 from proofkit.faultdisk import FaultDisk
 from raftnode.errors import RaftnodeError
-from raftnode.logformat.batch import HEADER_BYTES
+from raftnode.logformat import HEADER_BYTES
 from raftnode.storage.directory.identity import FORMATTING_FILE
 from raftnode.storage.directory.quarantine import MARK_FILE
 from raftnode.storage.directory.stale_mark import FILE_NAME as STALE_FILE

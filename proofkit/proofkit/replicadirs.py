@@ -23,15 +23,17 @@ from raftnode.core.records import (
 )
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.logformat.batch import (
+from raftnode.logformat import (
     BatchHeader,
     Record,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
     encode_control_batch,
     encode_data_batch,
     read_header,
     stamp,
 )
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.directory.directory import DataDirectory, format_storage
 from raftnode.storage.directory.identity import LOG_DIRECTORY
 from raftnode.storage.files import Files

@@ -27,8 +27,14 @@ from raftnode.core.records import (
     RemoveVoter,
 )
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import (
+    Record,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    encode_data_batch,
+    stamp,
+)
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings

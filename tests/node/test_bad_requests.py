@@ -43,7 +43,7 @@ from raftnode.core.types import (
     ReplicaKey,
     format_directory_id,
 )
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 from raftnode.transport.hello import Hello, Identity, decode_hello, encode_hello
 from raftnode.wire import Codec, ErrorFrame, Frame
 

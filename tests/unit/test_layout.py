@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from raftnode import logformat
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
     "operator": "kraftquorum_operator",
@@ -86,6 +88,51 @@ def _texts(module):
         is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
         if is_text and id(node) not in docstrings:
             yield node
+
+
+def test_the_format_of_the_log_is_imported_by_its_public_names():
+    """By the pipeline, the proof kit, the tools and the tests (decision 24)."""
+    private = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in _code_around_the_node()
+        for line, name in _imported_from_the_format(path)
+        if not _may_import(str(path.relative_to(ROOT)), name)
+    ]
+    assert private == []
+
+
+def _code_around_the_node():
+    for folder in ("tests", "tools", *sorted(set(PACKAGES) - {"raftnode"})):
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def _imported_from_the_format(path):
+    text = path.read_text()
+    if "raftnode.logformat" not in text:  # reading all the others takes seconds
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.startswith("raftnode.logformat."):
+                yield node.lineno, name
+
+
+def _may_import(path, name):
+    """The public names; the tests of the format and of the storage, and the fuzzer, private ones.
+
+    Only the tests of the format import a public name from the module that they test.
+    """
+    if path.startswith("tests/unit/raftnode/logformat/"):
+        return True
+    public = name.rpartition(".")[2] in logformat.__all__
+    if path.startswith(("tests/unit/raftnode/", "proofkit/proofkit/fuzz/")):
+        return not public or name.count(".") == 2
+    return public and name.count(".") == 2
 
 
 def test_no_module_has_grown_past_what_can_be_read():

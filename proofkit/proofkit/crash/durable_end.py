@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from proofkit.crash.sigkill import KillingCalls, Moment
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.logformat.batch import read_header
+from raftnode.logformat import read_header
 from raftnode.storage.segments.segment import SUFFIX
 
 

@@ -24,14 +24,16 @@ from raftnode.core.types import (
     VoterRecordId,
     VoterSet,
 )
-from raftnode.logformat.batch import (
+from raftnode.logformat import (
     Record,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
     decode_batches,
     encode_control_batch,
     encode_data_batch,
     stamp,
 )
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings

@@ -33,7 +33,7 @@ from raftnode.client import QuorumClient
 from raftnode.core.state import Latch
 from raftnode.core.types import FIRST_OFFSET, Endpoint, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import RequestError
-from raftnode.logformat.batch import iter_records
+from raftnode.logformat import iter_records
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.server import Node
 from raftnode.runtime.snapshots import snapshotter

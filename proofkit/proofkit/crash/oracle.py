@@ -26,7 +26,7 @@ from proofkit.crash.history import (
 from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.logformat.snapshot import SnapshotId
+from raftnode.logformat import SnapshotId
 from raftnode.runtime.snapshots.restore import restore_state
 
 

@@ -19,19 +19,22 @@ from raftnode.core.replication.peer_memory import Mark
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import DecodeError, StorageCorruptError, StorageIdentityError
-from raftnode.logformat.batch import (
+from raftnode.logformat import (
     HEADER_BYTES,
     Record,
+    SegmentIndex,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
     decode_batches,
-    encode_control_records,
+    decode_control_record,
+    encode_control_record,
     encode_data_batch,
     iter_records,
     stamp,
 )
-from raftnode.logformat.control import decode_control_record, encode_control_record
-from raftnode.logformat.index import SegmentIndex
+from raftnode.logformat.batch import encode_control_records
 from raftnode.logformat.sealed_json import Fields, seal
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
 from raftnode.storage.directory import incarnation
 from raftnode.storage.directory.formation import decode_latch, encode_latch
 from raftnode.storage.directory.identity import (

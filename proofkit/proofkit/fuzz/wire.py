@@ -23,7 +23,7 @@ from raftnode.core.messages import (
 )
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
 from raftnode.errors import DecodeError
-from raftnode.logformat.batch import Record, decode_batches, encode_data_batch, stamp
+from raftnode.logformat import Record, decode_batches, encode_data_batch, stamp
 from raftnode.transport.hello import (
     HELLO_BYTES_MAX,
     Hello,

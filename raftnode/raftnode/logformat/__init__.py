@@ -10,13 +10,17 @@ from raftnode.logformat.batch import (
     HEADER_BYTES,
     BatchHeader,
     LogRecord,
+    Record,
     check_crc,
     decode_batches,
+    encode_control_batch,
+    encode_data_batch,
     iter_records,
     read_header,
+    stamp,
     to_batch,
 )
-from raftnode.logformat.control import decode_control_record
+from raftnode.logformat.control import decode_control_record, encode_control_record
 from raftnode.logformat.control_fields import describe_control
 from raftnode.logformat.epochs import EpochIndex, EpochStart, decode_epochs
 from raftnode.logformat.index import SegmentIndex
@@ -29,6 +33,7 @@ __all__ = [
     "EpochIndex",
     "EpochStart",
     "LogRecord",
+    "Record",
     "SegmentIndex",
     "SnapshotHead",
     "SnapshotId",
@@ -38,7 +43,11 @@ __all__ = [
     "decode_control_record",
     "decode_epochs",
     "describe_control",
+    "encode_control_batch",
+    "encode_control_record",
+    "encode_data_batch",
     "iter_records",
     "read_header",
+    "stamp",
     "to_batch",
 ]

@@ -27,8 +27,7 @@ from proofkit.replicadirs import key_of, quorum_history, write_quorum
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset, format_directory_id
 from raftnode.logfiles import Files, find_log
-from raftnode.logformat import iter_records, read_header
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, iter_records, read_header, stamp
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.inspection.log_reader import LogReader
 

@@ -18,7 +18,7 @@ from kraftquorum_demo.sample_answers import A, B, C, quorum
 from kraftquorum_demo.verify import Verdict
 from raftnode.client import LogRecord
 from raftnode.core.types import Epoch, Offset
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 
 SAFE = Findings(
     versions={"demo-0:9080": "TLSv1.3"},

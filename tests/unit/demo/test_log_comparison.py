@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kraftquorum_demo.log_comparison import compare_logs, read_log
 from raftnode.core.types import Epoch, Offset
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 
 
 def batches(count: int, *, tag: str = "v", first: int = 0, epoch: int = 1) -> bytes:

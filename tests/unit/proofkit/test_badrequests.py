@@ -18,7 +18,7 @@ from raftnode.core.messages import (
     VoteRequest,
 )
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 from raftnode.wire import Codec
 
 OWN, PEER = ReplicaKey(NodeId(1), uuid.UUID(int=1)), ReplicaKey(NodeId(2), uuid.UUID(int=2))

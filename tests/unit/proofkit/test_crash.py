@@ -40,8 +40,7 @@ from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
-from raftnode.logformat.snapshot import SnapshotId
+from raftnode.logformat import Record, SnapshotId, encode_data_batch, stamp
 from raftnode.storage.files import File, FileOperationError, Files
 from raftnode.storage.log import log as log_module
 from raftnode.storage.log.log import Log

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proofkit.fuzz.files import BATCHES, with_checksums
 from proofkit.fuzz.target import FuzzError, Target, same
 from proofkit.fuzz.targets import TARGETS
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "raftnode" / "raftnode"

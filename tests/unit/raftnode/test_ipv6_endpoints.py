@@ -17,7 +17,7 @@ from raftnode.core.types import (
     VoterSet,
     format_directory_id,
 )
-from raftnode.logformat.control import decode_control_record, encode_control_record
+from raftnode.logformat import decode_control_record, encode_control_record
 from raftnode.settings.values import VoterAddress
 from raftnode.storage.directory.formation import decode_latch, encode_latch
 from raftnode.transport.hello import Hello, Identity, decode_hello, encode_hello

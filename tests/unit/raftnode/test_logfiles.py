@@ -16,7 +16,7 @@ from raftnode.commands.output import CommandExitCode
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.errors import ExitCode
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.log.log import Log, LogSettings
 

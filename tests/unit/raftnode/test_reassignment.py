@@ -26,9 +26,13 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.errors import DecodeError
-from raftnode.logformat.control import decode_control_record, encode_control_record
-from raftnode.logformat.control_fields import describe_control
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId
+from raftnode.logformat import (
+    SnapshotHead,
+    SnapshotId,
+    decode_control_record,
+    describe_control,
+    encode_control_record,
+)
 from raftnode.storage.files import Files
 from raftnode.storage.snapshots.snapshot_file import write_snapshot
 from raftnode.storage.snapshots.snapshot_reader import SnapshotReader

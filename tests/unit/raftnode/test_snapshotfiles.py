@@ -12,7 +12,7 @@ from raftnode.cli import make_app
 from raftnode.core.records import AddVoter, Batch, FormationCompleted, LeaderChange, RaftVersion
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, Voter
 from raftnode.errors import ExitCode
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.storage.directory.directory import DataDirectory
 
 CLI = make_app("snapshot")

@@ -30,8 +30,7 @@ from raftnode.core.records import AddVoter, Batch, LeaderChange, RaftVersion
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
 from raftnode.logfiles import LOG_DIRECTORY, LOG_START_FILE, Files
-from raftnode.logformat import StateRecord
-from raftnode.logformat.batch import Record, encode_control_batch, encode_data_batch, stamp
+from raftnode.logformat import Record, StateRecord, encode_control_batch, encode_data_batch, stamp
 from raftnode.storage.directory.identity import MARKER_FILE
 from raftnode.storage.directory.quorum_state import encode_quorum_state
 from raftnode.storage.log.checkpoints import write_log_start

@@ -22,7 +22,7 @@ from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
 from raftnode.client import QuorumClient
 from raftnode.core.types import Endpoint
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.runtime.committed_reads import READ_BYTES_MAX
 
 

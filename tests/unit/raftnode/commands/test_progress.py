@@ -16,7 +16,7 @@ import pytest
 
 from raftnode.commands import progress
 from raftnode.core.types import Epoch, Offset
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 
 LONG = 3 * progress.LEAST_BYTES
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

@@ -20,7 +20,7 @@ from raftnode.core.events import SnapshotLost, SnapshotTaken
 from raftnode.core.log_index import LogIndex
 from raftnode.core.records import Batch, LeaderChange
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey
-from raftnode.logformat.batch import Record, encode_data_batch, iter_records, stamp
+from raftnode.logformat import Record, encode_data_batch, iter_records, stamp
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.metrics.node_metrics import NodeMetrics
 from raftnode.runtime.snapshots.restore import restore_state

@@ -53,7 +53,7 @@ from raftnode.core.records import Batch
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import ProtocolHaltError, StorageFailedError, StorageStaleError
-from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.logformat import Record, encode_data_batch
 from raftnode.runtime import driver as driver_module
 from raftnode.runtime import reason_sentences
 from raftnode.runtime.disk import cold_reads

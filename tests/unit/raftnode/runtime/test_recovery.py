@@ -13,7 +13,7 @@ from raftnode.core.raft import RaftCore
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.runtime.process import clock
 from raftnode.runtime.recovery import recover
 from raftnode.settings import NodeSettings

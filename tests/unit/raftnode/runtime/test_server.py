@@ -32,7 +32,7 @@ from raftnode.errors import (
     StorageLostError,
     StorageStaleError,
 )
-from raftnode.logformat.snapshot import SnapshotId
+from raftnode.logformat import SnapshotId
 from raftnode.runtime.builders import base, listeners, node
 from raftnode.runtime.disk.cold_reads import ColdReads
 from raftnode.runtime.driver import Driver

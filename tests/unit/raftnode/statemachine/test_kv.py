@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from raftnode.core.types import Epoch, Offset
-from raftnode.logformat.batch import LogRecord
+from raftnode.logformat import LogRecord
 from raftnode.statemachine.errors import OffsetGapError
 from raftnode.statemachine.kv import Entry, KeyValueStore
 

@@ -10,7 +10,7 @@ from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings

@@ -17,7 +17,7 @@ from raftnode.core.records import AddVoter, Batch, LeaderChange
 from raftnode.core.state import Latch, QuorumState
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.batch import (
+from raftnode.logformat import (
     Record,
     decode_batches,
     encode_control_batch,

@@ -11,7 +11,7 @@ from proofkit import bit_flip_directories, bit_flips
 from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
-from raftnode.logformat.batch import Record, decode_batches, encode_data_batch, stamp
+from raftnode.logformat import Record, decode_batches, encode_data_batch, stamp
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings

@@ -12,8 +12,7 @@ import pytest
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
-from raftnode.logformat.batch import decode_batches
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId
+from raftnode.logformat import SnapshotHead, SnapshotId, decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.inspection.log_reader import LogReader, find_log
 from raftnode.storage.inspection.verification import Verification

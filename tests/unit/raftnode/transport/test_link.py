@@ -11,7 +11,7 @@ from aiohttp import ClientConnectionResetError, web
 from raftnode.api.server import ApiServer
 from raftnode.core.messages import VoteRequest
 from raftnode.core.types import Endpoint, Epoch, LogPosition, NodeId, Offset, ReplicaKey
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.transport import AddressBook, FailureReason, Identity, link
 from raftnode.transport.context import PeerContext

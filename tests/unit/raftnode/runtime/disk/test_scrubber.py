@@ -13,8 +13,14 @@ from prometheus_client import CollectorRegistry
 
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, NodeId, Offset
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import (
+    Record,
+    SnapshotHead,
+    SnapshotId,
+    StateRecord,
+    encode_data_batch,
+    stamp,
+)
 from raftnode.runtime.disk.disk_state import DiskState
 from raftnode.runtime.disk.scrubber import Scrubber, ScrubPace
 from raftnode.runtime.metrics.node_metrics import NodeMetrics

@@ -10,7 +10,7 @@ from tests.unit.raftnode.runtime.conftest import DIRECTORY, Trimmed, folded, nam
 from proofkit.faultdisk import Fault
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError, StorageFailedError
-from raftnode.logformat.snapshot import SnapshotId
+from raftnode.logformat import SnapshotId
 from raftnode.runtime.snapshots.restore import covered_end, restore_state
 from raftnode.storage.files import Files
 from raftnode.storage.snapshots.damaged_snapshots import DAMAGED_SUFFIX

@@ -35,7 +35,7 @@ from raftnode.core.types import (
     VoterSet,
 )
 from raftnode.errors import StorageFailedError, StorageLostError
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.process import pause
 from raftnode.runtime.process.pause import Pause
 from raftnode.runtime.snapshots import snapshotter

@@ -19,7 +19,7 @@ from raftnode.core.events import SnapshotPieceStored, SnapshotRefused, SnapshotV
 from raftnode.core.messages import ErrorCode, FetchSnapshotResponse
 from raftnode.core.types import Epoch, LogPosition, NodeId, Offset, ReplicaKey, VoterRecordId
 from raftnode.errors import RequestError, StorageFailedError
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.snapshots import transfer as transfer_module
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer, TransferOutcomes

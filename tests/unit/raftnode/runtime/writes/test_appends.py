@@ -15,7 +15,7 @@ from raftnode.core.reasons.refusals import DiskFull, NotStartedInTime, NotTheLea
 from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
-from raftnode.logformat.batch import iter_records, stamp
+from raftnode.logformat import iter_records, stamp
 from raftnode.runtime import reason_sentences
 from raftnode.runtime.writes import appends as module
 from raftnode.runtime.writes.appends import RECORD_OVERHEAD_BYTES, SLOW_FLUSH_S, Appends

@@ -12,7 +12,7 @@ from proofkit.faultdisk import Fault, FaultDisk
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, LogPosition, Offset
 from raftnode.errors import DecodeError, StorageFailedError, StorageLostError
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings
 

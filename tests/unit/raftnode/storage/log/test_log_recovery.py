@@ -17,7 +17,7 @@ from tests.unit.raftnode.storage.conftest import (
 
 from proofkit.faultdisk import FaultDisk
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 
 
 def test_control_batches_are_recovered_without_their_bytes() -> None:

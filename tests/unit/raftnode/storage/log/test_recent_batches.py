@@ -19,7 +19,7 @@ from tests.unit.raftnode.storage.conftest import (
 from proofkit.faultdisk import FaultDisk
 from raftnode.core.types import Epoch, LogPosition, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.snapshot import SnapshotId
+from raftnode.logformat import SnapshotId
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, OffsetOutsideError
 from raftnode.storage.log.recent_batches import BATCH_OVERHEAD_BYTES, RecentBatches

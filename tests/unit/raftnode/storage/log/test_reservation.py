@@ -15,7 +15,7 @@ from tests.unit.raftnode.storage.conftest import LOG, SMALL, batch, control, seg
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import ExitCode, StorageFailedError
-from raftnode.logformat.snapshot import SnapshotId
+from raftnode.logformat import SnapshotId
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.log.log import Log, LogSettings
 

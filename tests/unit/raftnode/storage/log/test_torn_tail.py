@@ -11,7 +11,7 @@ from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.batch import Record, encode_data_batch, stamp
+from raftnode.logformat import Record, encode_data_batch, stamp
 from raftnode.storage.files import Files
 from raftnode.storage.inspection.log_reader import find_log
 from raftnode.storage.inspection.verification import Verification

@@ -9,7 +9,7 @@ from proofkit.faultdisk import FaultDisk
 from raftnode.core.records import Batch
 from raftnode.core.types import Offset
 from raftnode.errors import StorageCorruptError
-from raftnode.logformat.batch import decode_batches
+from raftnode.logformat import decode_batches
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log, LogSettings
 from raftnode.storage.segments.segment import Segment, segment_base_offset, segment_path

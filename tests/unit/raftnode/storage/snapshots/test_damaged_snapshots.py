@@ -15,7 +15,7 @@ from tests.unit.raftnode.storage.conftest import LOG, batch, control, new_log, r
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import StorageError, StorageFailedError
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import SnapshotHead, SnapshotId, StateRecord
 from raftnode.runtime.snapshots.restore import restore_state
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import Log

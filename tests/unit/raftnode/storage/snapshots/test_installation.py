@@ -27,8 +27,7 @@ from raftnode.errors import (
     StorageFailedError,
     StorageLostError,
 )
-from raftnode.logformat.batch import decode_batches, read_header
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import SnapshotHead, SnapshotId, StateRecord, decode_batches, read_header
 from raftnode.storage.files import Files
 from raftnode.storage.inspection.log_reader import find_log
 from raftnode.storage.inspection.verification import Verification

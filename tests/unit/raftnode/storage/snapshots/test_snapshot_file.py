@@ -12,8 +12,7 @@ from tests.unit.raftnode.storage.conftest import KEY, LOG
 
 from proofkit.faultdisk import Fault, FaultDisk, PowerCutError
 from raftnode.core.types import Endpoint, Epoch, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.logformat.batch import read_header, stamp
-from raftnode.logformat.snapshot import SnapshotHead, SnapshotId, StateRecord
+from raftnode.logformat import SnapshotHead, SnapshotId, StateRecord, read_header, stamp
 from raftnode.storage.files import FileOperationError, Files
 from raftnode.storage.snapshots import snapshot_file
 from raftnode.storage.snapshots.snapshot_file import (

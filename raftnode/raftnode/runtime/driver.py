@@ -96,20 +96,41 @@ class Post(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class StorageParts:
+    """What the driver writes to the disk with, and reads from it."""
+
+    directory: DataDirectory
+    log: Log
+    flusher: Flusher
+    cold_reads: ColdReads
+
+
+@dataclass(frozen=True, slots=True)
+class ClientParts:
+    """What waits for the core's outcomes: clients' requests and the state machine."""
+
+    appends: Appends
+    inquiries: Inquiries
+    applier: Applier
+
+
+@dataclass(frozen=True, slots=True)
+class PeerParts:
+    """What passes messages and snapshots on to the other replicas."""
+
+    post: Post
+    transfer: SnapshotTransfer
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What the driver works on; put together by the builders."""
 
     core: RaftCore
-    directory: DataDirectory
-    log: Log
-    flusher: Flusher
-    appends: Appends
-    inquiries: Inquiries
-    applier: Applier
-    cold_reads: ColdReads
-    post: Post
-    transfer: SnapshotTransfer
+    storage: StorageParts
+    clients: ClientParts
+    peers: PeerParts
 
 
 Barrier = Callable[[], Awaitable[None]]
@@ -239,7 +260,7 @@ class Driver:
             elif self._event is not None:
                 event, self._event = self._event, None
                 if isinstance(event, LogFlushed):
-                    parts.appends.pump()
+                    parts.clients.appends.pump()
             elif not events or handled == TURN_EVENTS_MAX:
                 break
             else:
@@ -263,35 +284,36 @@ class Driver:
     async def _on_disk(self, work: Callable[[], object]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._disk, work)
 
-    async def _append_on_disk(self, parts: Parts, batches: list[Batch]) -> None:
-        await self._on_disk(lambda: parts.log.append(batches))
-        parts.flusher.flush_if_needed()
+    async def _append_on_disk(self, storage: StorageParts, batches: list[Batch]) -> None:
+        await self._on_disk(lambda: storage.log.append(batches))
+        storage.flusher.flush_if_needed()
 
-    async def _truncate(self, parts: Parts, end: Offset) -> None:
-        await self._on_disk(lambda: parts.log.truncate(end))
-        parts.flusher.flush_if_needed()
+    async def _truncate(self, storage: StorageParts, end: Offset) -> None:
+        await self._on_disk(lambda: storage.log.truncate(end))
+        storage.flusher.flush_if_needed()
 
     def _carry_out(self, parts: Parts, effect: Effect) -> Barrier | None:
         """Carry an effect out, or return the barrier that does."""
-        directory, outgoing = parts.directory, self._outgoing
+        storage, clients, peers = parts.storage, parts.clients, parts.peers
+        directory, outgoing = storage.directory, self._outgoing
         match effect:
             case SendResponse(request_id, response):
-                outgoing.append(partial(parts.post.respond, request_id, response))
+                outgoing.append(partial(peers.post.respond, request_id, response))
             case ServeFetch():
                 self._serve(parts, effect)
             case SendRequest(target, request):
-                outgoing.append(partial(parts.post.send, target, request))
+                outgoing.append(partial(peers.post.send, target, request))
             case AppendBatches(batches):
                 stamped = [_stamped(batch) for batch in batches]
-                if parts.log.append_syncs(stamped):
-                    return partial(self._append_on_disk, parts, stamped)
-                parts.log.append(stamped)
-                parts.flusher.flush_if_needed()
+                if storage.log.append_syncs(stamped):
+                    return partial(self._append_on_disk, storage, stamped)
+                storage.log.append(stamped)
+                storage.flusher.flush_if_needed()
             case HighWatermarkAdvanced(high_watermark, applicable):
-                parts.applier.committed(high_watermark, applicable)
-                parts.appends.committed(high_watermark)
+                clients.applier.committed(high_watermark, applicable)
+                clients.appends.committed(high_watermark)
             case AppendAccepted():
-                parts.appends.accepted(effect)
+                clients.appends.accepted(effect)
             case PersistQuorumState(state):
                 return partial(self._on_disk, lambda: directory.write_quorum_state(state))
             case ProveDisk():
@@ -301,26 +323,26 @@ class Driver:
             case PersistClusterId(cluster_id):
                 return partial(self._on_disk, lambda: directory.set_cluster_id(cluster_id))
             case TruncateLog(end):
-                return partial(self._truncate, parts, end)
+                return partial(self._truncate, storage, end)
             case InstallSnapshot(head):
-                return partial(parts.transfer.install, head)
+                return partial(peers.transfer.install, head)
             case ServeSnapshot():
-                parts.transfer.serve(effect)
+                peers.transfer.serve(effect)
             case StoreSnapshotPiece():
-                parts.transfer.store(effect)
+                peers.transfer.store(effect)
             case VerifySnapshot(snapshot):
-                parts.transfer.verify(snapshot)
+                peers.transfer.verify(snapshot)
             case DropSnapshot(snapshot):
-                parts.transfer.drop(snapshot)
+                peers.transfer.drop(snapshot)
             case TrimLog(start):
-                parts.transfer.trim(start)
+                peers.transfer.trim(start)
             case Refused():
-                if not parts.appends.refused(effect):
-                    parts.inquiries.refused(effect)
+                if not clients.appends.refused(effect):
+                    clients.inquiries.refused(effect)
             case VoterChangeCompleted() | Confirmed() | Done():
-                parts.inquiries.answered(effect)
+                clients.inquiries.answered(effect)
             case LeadershipLost():
-                parts.appends.leadership_lost()
+                clients.appends.leadership_lost()
             case Fact(name, fields):
                 _log.info(name, **dict(fields))
                 self.on_fact(name, dict(fields))
@@ -332,12 +354,13 @@ class Driver:
 
     def _serve(self, parts: Parts, effect: ServeFetch) -> None:
         """Answer a Fetch: at once with what is recent, else once a thread has read it."""
-        log, end = parts.log, parts.log.end_offset
+        log, post = parts.storage.log, parts.peers.post
+        end = log.end_offset
         recent = log.recent(effect.start_offset, effect.max_bytes, end)
         if recent is not None:
             self._served_bytes += len(recent)
             filled = _filled(effect, recent)
-            self._outgoing.append(partial(parts.post.respond, effect.request_id, filled))
+            self._outgoing.append(partial(post.respond, effect.request_id, filled))
             return
 
         def answer(read: Read, is_current: bool) -> None:  # noqa: FBT001
@@ -350,9 +373,9 @@ class Driver:
             # Below the end of then, nothing changes but by a truncation: the answer is one that
             # has been on its way for a while. Else it brings nothing, and is asked for again.
             filled = _filled(effect, read.result() if error is None and is_current else b"")
-            parts.post.respond(effect.request_id, filled)
+            post.respond(effect.request_id, filled)
 
-        parts.cold_reads.ask(
+        parts.storage.cold_reads.ask(
             ColdFetch(
                 effect.fetcher,
                 effect.start_offset,
@@ -360,7 +383,7 @@ class Driver:
                 log.generation,
                 begin=lambda reader: reader.read_cold(effect.start_offset, effect.max_bytes, end),
                 answer=answer,
-                skip=lambda: parts.post.respond(effect.request_id, effect.response),
+                skip=lambda: post.respond(effect.request_id, effect.response),
             )
         )
 

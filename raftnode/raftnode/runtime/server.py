@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,6 +21,7 @@ from raftnode.errors import (
     StorageStaleError,
 )
 from raftnode.runtime.builders.access import Access, read_access
+from raftnode.runtime.builders.base import Process
 from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
 from raftnode.runtime.process import interpreter, poll_time
@@ -216,15 +218,8 @@ class Node:
         cause: Exception | None = None
         self._directory = directory
         try:
-            async with running_node(
-                self.settings,
-                directory,
-                log,
-                tasks,
-                self._fail,
-                watchdog=self._watchdog,
-                access=access,
-            ) as running:
+            process = Process(tasks, self._fail, self._watchdog, version("kraftquorum"))
+            async with running_node(self.settings, directory, log, process, access) as running:
                 self._running = running
                 if self._error is not None:  # it came before there was anything to stop
                     running.die()

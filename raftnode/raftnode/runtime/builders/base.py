@@ -47,52 +47,92 @@ class AfterTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class Process:
+    """What a node runs in.
+
+    Attributes:
+        tasks: starts and watches tasks.
+        fail: called with an error with which the node cannot go on.
+        watchdog: reports what makes no progress.
+        version: of the program.
+    """
+
+    tasks: Tasks
+    fail: Callable[[BaseException], None]
+    watchdog: Watchdog
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What is on the disk.
+
+    Attributes:
+        directory: the data directory, open and locked.
+        log: the log, recovered.
+        snapshots: those beside the log.
+    """
+
+    directory: DataDirectory
+    log: Log
+    snapshots: Snapshots
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What Prometheus reads.
+
+    Attributes:
+        registry: of all metrics.
+        before_scrape: calls back when they are asked for.
+        node: the metrics of the node itself.
+    """
+
+    registry: CollectorRegistry
+    before_scrape: BeforeScrape
+    node: NodeMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """The state machine at the start.
+
+    Attributes:
+        store: the store, as of `snapshot` or empty.
+        snapshot: the snapshot that the store is from; None: there is none.
+    """
+
+    store: KeyValueStore
+    snapshot: SnapshotFile | None
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """The parts that the builders share.
 
     Attributes:
         settings: the node's.
-        directory: its data directory, open and locked.
-        log: its log, recovered.
-        tasks: starts and watches tasks.
-        fail: called with an error with which the node cannot go on.
-        watchdog: reports what makes no progress.
-        registry: of the metrics.
-        before_scrape: calls back when they are asked for.
-        metrics: the node's.
-        snapshots: those beside the log.
-        state: the store, as of `loaded` or empty.
-        loaded: the snapshot that the state is from; None: there is none.
+        process: what the node runs in.
+        storage: what is on its disk.
+        metrics: what Prometheus reads.
+        restored: the state machine at the start.
         core: the replica.
         driver: the one task that will own the core.
         after_turn: what the driver calls after each of its turns.
     """
 
     settings: NodeSettings
-    directory: DataDirectory
-    log: Log
-    tasks: Tasks
-    fail: Callable[[BaseException], None]
-    watchdog: Watchdog
-    registry: CollectorRegistry
-    before_scrape: BeforeScrape
-    metrics: NodeMetrics
-    snapshots: Snapshots
-    state: KeyValueStore
-    loaded: SnapshotFile | None
+    process: Process
+    storage: Storage
+    metrics: Metrics
+    restored: RestoredState
     core: RaftCore
     driver: Driver
     after_turn: AfterTurn
 
 
 async def build_base(
-    settings: NodeSettings,
-    directory: DataDirectory,
-    log: Log,
-    tasks: Tasks,
-    fail: Callable[[BaseException], None],
-    *,
-    watchdog: Watchdog,
+    settings: NodeSettings, directory: DataDirectory, log: Log, process: Process
 ) -> Base:
     """Read the state and the core from the disk, and make this start's promise durable.
 
@@ -100,34 +140,32 @@ async def build_base(
         RaftnodeError: the disk's content does not allow a start, as `restore_state` and
             `recover` say.
     """
-    disable_created_metrics()  # a series more for each counter, which nothing asks for
-    registry = CollectorRegistry()
-    before_scrape = BeforeScrape(registry)
-    metrics = NodeMetrics(registry)
-    ProcessCollector(registry=registry)
+    metrics = _build_metrics()
     snapshots = await asyncio.to_thread(directory.open_snapshots, settings.snapshots_retained)
     covered = await asyncio.to_thread(covered_end, snapshots)
-    state, loaded = await asyncio.to_thread(restore_state, snapshots, log)
+    store, loaded = await asyncio.to_thread(restore_state, snapshots, log)
     core = recover(settings, directory, log, loaded, covered)
     await remember_promise(directory, core.replica.config.promise_ms)
-    LeaderCollector(lambda: view_of(present(core.replica)), registry)
-    metrics.disk_reserve_bytes.set(settings.disk_reserve_bytes)
-    metrics.stall_timeout_seconds.set(watchdog.limit_s)
+    LeaderCollector(lambda: view_of(present(core.replica)), metrics.registry)
+    metrics.node.disk_reserve_bytes.set(settings.disk_reserve_bytes)
+    metrics.node.stall_timeout_seconds.set(process.watchdog.limit_s)
     after_turn = AfterTurn()
     return Base(
         settings,
-        directory,
-        log,
-        tasks,
-        fail,
-        watchdog,
-        registry,
-        before_scrape,
+        process,
+        Storage(directory, log, snapshots),
         metrics,
-        snapshots,
-        state,
-        loaded,
+        RestoredState(store, loaded),
         core,
-        Driver(after_turn, fail),
+        Driver(after_turn, process.fail),
         after_turn,
     )
+
+
+def _build_metrics() -> Metrics:
+    disable_created_metrics()  # a series more for each counter, which nothing asks for
+    registry = CollectorRegistry()
+    before_scrape = BeforeScrape(registry)
+    node = NodeMetrics(registry)
+    ProcessCollector(registry=registry)
+    return Metrics(registry, before_scrape, node)

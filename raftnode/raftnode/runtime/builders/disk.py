@@ -65,8 +65,8 @@ class SpaceReport:
 
 def build_disk(base: Base, writes: Writes) -> Disk:
     """Build the parts."""
-    settings, log = base.settings, base.log
-    state = DiskState(damaged_snapshots=base.snapshots.damaged)
+    settings, log, snapshots = base.settings, base.storage.log, base.storage.snapshots
+    state = DiskState(damaged_snapshots=snapshots.damaged)
 
     def free_bytes(wanted_bytes: int) -> int:
         return make_room(settings.log_dir, wanted_bytes, log).free_bytes
@@ -76,7 +76,7 @@ def build_disk(base: Base, writes: Writes) -> Disk:
         return free_bytes(wanted_bytes) >= wanted_bytes
 
     snapshotter = Snapshotter(
-        SnapshotStorage(base.snapshots, log, base.loaded),
+        SnapshotStorage(snapshots, log, base.restored.snapshot),
         AppliedState(writes.applier, base.core.replica.log),
         SnapshotLimits(
             settings.max_record_bytes_between_snapshots,
@@ -84,29 +84,29 @@ def build_disk(base: Base, writes: Writes) -> Disk:
             settings.disk_reserve_bytes,
             settings.log_retention_bytes,
         ),
-        base.metrics,
+        base.metrics.node,
         free_bytes=free_bytes,
         disk=state,
         on_taken=base.driver.post,
     )
     scrubber = Scrubber(
-        base.directory.log_directory,
+        base.storage.directory.log_directory,
         state,
-        base.metrics,
+        base.metrics.node,
         ScrubPace(settings.scrub_bytes_per_second, settings.scrub_interval_ms),
         in_use=lambda: log.active_path,
         on_damaged_snapshot=snapshotter.damaged,
-        now_s=base.snapshots.now_s,
+        now_s=snapshots.now_s,
     )
     return Disk(state, snapshotter, scrubber, has_room)
 
 
 def watch_disk(base: Base, disk: Disk) -> Coroutine[None, None, None]:
     """Check the disk's identity and its room until cancelled."""
-    report = SpaceReport(disk.state, base.metrics, base.driver.post)
+    report = SpaceReport(disk.state, base.metrics.node, base.driver.post)
     return watch_storage(
-        base.directory,
-        base.log,
+        base.storage.directory,
+        base.storage.log,
         base.settings.log_dir,
         interval_ms=base.settings.storage_check_interval_ms,
         reserve_bytes=base.settings.disk_reserve_bytes,

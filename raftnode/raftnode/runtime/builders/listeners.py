@@ -80,7 +80,6 @@ def build_listeners(
     base: Base,
     service: Service,
     peer_server: PeerServer,
-    version: str,
     tls: Tls,
     access: Access,
 ) -> Listeners:
@@ -93,14 +92,14 @@ def build_listeners(
     )
     addresses = listen_addresses(settings)
     client, own = listener_limits(settings, len(addresses) - 1)
-    observer, sessions = HttpMetrics(base.registry), SessionMetrics(base.registry)
-    refusals = LimitMetrics(base.registry)
-    gates = access.gates(service, base.registry, addresses, tls.trusted_by_api)
+    observer, sessions = HttpMetrics(base.metrics.registry), SessionMetrics(base.metrics.registry)
+    refusals = LimitMetrics(base.metrics.registry)
+    gates = access.gates(service, base.metrics.registry, addresses, tls.trusted_by_api)
     apps = {
         listener: make_app(
             service,
-            registry=base.registry,
-            version=version,
+            registry=base.metrics.registry,
+            version=base.process.version,
             limits=limits,
             observer=observer,
             session_observer=sessions,

@@ -71,10 +71,10 @@ def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
     addresses = AddressBook(settings.first_addresses)
     gatekeeper = Gatekeeper(
         replica,
-        base.directory.peer_marks,
-        write=base.directory.write_peer_marks,
-        on_stale=lambda reason: base.fail(StorageStaleError(reason)),
-        spawn=base.tasks,
+        base.storage.directory.peer_marks,
+        write=base.storage.directory.write_peer_marks,
+        on_stale=lambda reason: base.process.fail(StorageStaleError(reason)),
+        spawn=base.process.tasks,
     )
     peering = Peering(
         driver.post,
@@ -84,18 +84,18 @@ def build_peers(base: Base, writes: Writes, disk: Disk) -> Peers:
         vote_timeout_ms=settings.election_timeout_ms,
         backlog=lambda: driver.backlog,
         on_epoch=gatekeeper.note_epoch,
-        metrics=base.metrics,
+        metrics=base.metrics.node,
     )
     transfer = SnapshotTransfer(
-        base.snapshots,
-        base.log,
+        base.storage.snapshots,
+        base.storage.log,
         writes.applier,
         TransferOutcomes(
             post=driver.post,
             respond=peering.respond,
-            on_error=base.fail,
+            on_error=base.process.fail,
             on_installed=disk.snapshotter.installed,
-            on_piece=base.metrics.snapshot_piece,
+            on_piece=base.metrics.node.snapshot_piece,
             on_damaged=disk.snapshotter.damaged,
         ),
         room_for=disk.has_room,
@@ -108,8 +108,8 @@ def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
 
     Every frame asks for it, so it is made again only once something in it has changed.
     """
-    directory, replica = base.directory, base.core.replica
-    start_epoch, start_end = replica.epoch, base.log.end_offset
+    directory, replica = base.storage.directory, base.core.replica
+    start_epoch, start_end = replica.epoch, base.storage.log.end_offset
 
     @lru_cache(maxsize=1)
     def identity(
@@ -129,19 +129,38 @@ def own_identity(base: Base, service: Service) -> Callable[[], Identity]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """The connections to the other replicas.
+
+    Attributes:
+        pool: those that this node dials.
+        server: those that others dial.
+    """
+
+    pool: PeerPool
+    server: PeerServer
+
+    async def close(self) -> None:
+        """End all, those that this node dials first."""
+        await self.pool.close()
+        await self.server.close()
+
+
 def connect(
     base: Base, peers: Peers, identity: Callable[[], Identity], tls: ListenerTls | None = None
-) -> tuple[PeerPool, PeerServer]:
-    """Give the peering its connections; return the dialling side and the dialled side."""
+) -> Connections:
+    """Give the peering its connections."""
+    tasks = base.process.tasks
     context = PeerContext(
         Codec(decode_batches=decode_batches),
         identity,
-        base.tasks,
+        tasks,
         peers.gatekeeper,
         tls=None if tls is None else PeerTls(tls.files, tls.on_failed),
     )
     hosts_file = base.settings.hosts_file
-    resolver = HostsFileResolver(HostsFile(hosts_file), spawn=base.tasks) if hosts_file else None
+    resolver = HostsFileResolver(HostsFile(hosts_file), spawn=tasks) if hosts_file else None
     peering = peers.peering
     pool = PeerPool(
         context,
@@ -153,9 +172,10 @@ def connect(
         resolver=resolver,
     )
     peering.pool = pool
-    return pool, PeerServer(
+    server = PeerServer(
         context,
         on_request=peering.on_request,
         on_hello=peering.on_called,
         rank=lambda key: rank_of(base.core.replica, key),
     )
+    return Connections(pool, server)

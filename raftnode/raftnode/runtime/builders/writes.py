@@ -41,13 +41,13 @@ class Writes:
 
 def build_writes(base: Base, leader: KnownLeader) -> Writes:
     """Build the parts; `leader` names the leader for clients that asked another replica."""
-    settings, metrics, post = base.settings, base.metrics, base.driver.post
+    settings, metrics, post = base.settings, base.metrics.node, base.driver.post
     replica = base.core.replica
     flusher = Flusher(
-        base.log,
+        base.storage.log,
         replica.log,
         on_flushed=post,
-        on_error=base.fail,
+        on_error=base.process.fail,
         on_seconds=metrics.fsync_seconds.observe,
     )
     inquiries = Inquiries(post, leader)
@@ -61,7 +61,7 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
         flushing_s=lambda: flusher.in_flight_s,
         on_commit=metrics.commit_latency_seconds.observe,
     )
-    applier = Applier(base.log, base.state)
+    applier = Applier(base.storage.log, base.restored.store)
     applier.committed(replica.high_watermark, replica.applicable)
 
     async def confirm_read(timeout_ms: int) -> Offset:
@@ -70,9 +70,9 @@ def build_writes(base: Base, leader: KnownLeader) -> Writes:
             raise not_leader(*leader())
         return await inquiries.confirm(timeout_ms, for_read=True)
 
-    barrier = ReadBarrier(confirm_read, applier, base.tasks)
+    barrier = ReadBarrier(confirm_read, applier, base.process.tasks)
 
     awaited_commit = AwaitedCommit(replica, post)
-    committed_reads = CommittedReads(base.log, applier, barrier, awaited_commit.wait)
-    cold_reads = ColdReads(base.log, replica.may_be_voter, base.fail)
+    committed_reads = CommittedReads(base.storage.log, applier, barrier, awaited_commit.wait)
+    cold_reads = ColdReads(base.storage.log, replica.may_be_voter, base.process.fail)
     return Writes(flusher, inquiries, appends, applier, committed_reads, cold_reads)

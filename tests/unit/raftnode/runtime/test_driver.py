@@ -59,7 +59,7 @@ from raftnode.runtime import reason_sentences
 from raftnode.runtime.disk import cold_reads
 from raftnode.runtime.disk.cold_reads import OBSERVER_READS, ColdReads
 from raftnode.runtime.disk.log_reads import LogReader
-from raftnode.runtime.driver import Driver, Parts
+from raftnode.runtime.driver import ClientParts, Driver, Parts, PeerParts, StorageParts
 from raftnode.runtime.inquiries import Inquiries
 from raftnode.runtime.snapshots.transfer import SnapshotTransfer, TransferOutcomes
 from raftnode.runtime.writes.appends import Appends
@@ -163,15 +163,9 @@ class Bench:
         )
         self.parts = Parts(
             self.core,
-            self.directory,
-            self.log,
-            self.flusher,
-            self.appends,
-            self.inquiries,
-            self.applier,
-            self.cold_reads,
-            self.post,
-            self.transfer,
+            StorageParts(self.directory, self.log, self.flusher, self.cold_reads),
+            ClientParts(self.appends, self.inquiries, self.applier),
+            PeerParts(self.post, self.transfer),
         )
         self.task = asyncio.get_running_loop().create_task(self.driver.run(self.parts))
 
@@ -460,7 +454,7 @@ def other_key(number: int) -> ReplicaKey:
 async def test_a_replica_whose_cold_reads_hang_takes_no_thread_of_the_others(
     bench, cold, replica_key
 ):
-    """It asks again after each time-out: at most one read is under way for it."""
+    """It asks again after each timeout: at most one read is under way for it."""
     cold.hold(0)
     await bench.play(*(fetch(number, 0, replica_key) for number in range(1, 5)))
     await until(cold.begun[0].is_set)
@@ -485,7 +479,7 @@ async def test_of_fetches_for_the_same_records_only_the_last_one_waits(bench, co
 
 @pytest.mark.rule("S35")
 async def test_a_read_that_outlasts_its_fetch_answers_the_next_one(bench, cold, replica_key):
-    """Else a replica whose reads take longer than its time-out would never get any."""
+    """Else a replica whose reads take longer than its timeout would never get any."""
     cold.hold(0)
     await bench.play(fetch(1, 0, replica_key))
     await until(cold.begun[0].is_set)
@@ -597,7 +591,7 @@ async def test_what_was_trimmed_during_a_cold_read_is_asked_for_again(bench, col
     assert bench.errors == []
 
 
-async def test_a_cold_read_that_fails_ends_the_node_and_answers_nobody(bench, cold, replica_key):
+async def test_a_cold_read_that_fails_ends_the_node_and_answers_no_fetch(bench, cold, replica_key):
     cold.error = StorageFailedError("unreadable")
     await bench.play(fetch(1, 0, replica_key))
     await until(lambda: bool(bench.errors))

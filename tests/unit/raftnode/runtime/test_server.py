@@ -344,7 +344,7 @@ async def test_a_failed_vote_ends_the_node_before_anything_is_said(machine):
 
 @pytest.mark.rule("S2")
 async def test_a_log_ahead_of_the_votes_is_refused(machine):
-    """S2: whoever forgot its votes may have voted for another in the epochs that it forgot."""
+    """S2: a replica that forgot its votes may have voted for another in the epochs that it forgot."""
     state = machine.settings.log_dir / "__cluster_metadata-0" / "quorum-state"
     async with machine.running():
         blank = machine.disk.content(state)
@@ -411,7 +411,7 @@ async def test_of_idle_connections_too_many_the_oldest_is_turned_away(machine, m
 async def test_a_client_that_leaves_takes_its_waiting_with_it(machine):
     async with machine.running():
         await machine.form()
-        waiters = machine.node._running._parts.applier._waiters
+        waiters = machine.node._running._writes.applier._waiters
         api = machine.service.api_endpoint
         _, writer = await asyncio.open_connection(api.host, api.port)
         writer.write(b"GET /v1/log?offset=9999&max_wait_ms=60000 HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -111,7 +111,7 @@ unit: $(READY) ## Run the tests that need no cluster
 
 # Where docs/contributing/words.txt holds.
 WORDED := README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md Makefile .ci .github deploy examples \
-  operator proofkit devcluster demo bench tools tests/lib observability charts pipeline raftnode
+  operator proofkit devcluster demo bench tools tests observability charts pipeline raftnode
 WORDED += docs/README.md docs/contributing/benchmarks.md docs/contributing/devcluster.md docs/contributing/e2e.md docs/tutorials docs/howto docs/operations docs/reference \
   docs/evidence docs/decisions $(filter-out %/glossary.md,$(wildcard docs/concepts/*.md))
 lint: $(READY) ## Check style, types, import contracts, spelling, wording, names and commit subjects

@@ -165,7 +165,7 @@ class RealCluster(DevCluster):
             case "hung":
                 self._hung[namespace, claim] = hang(path)
 
-    def mend_volume(self, namespace: str, claim: str) -> None:
+    def fix_volume(self, namespace: str, claim: str) -> None:
         """Let a volume that hangs answer again, and make room on one that is full."""
         if (frozen := self._hung.pop((namespace, claim), None)) is not None:
             frozen.thaw()

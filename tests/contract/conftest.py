@@ -200,7 +200,7 @@ class Place:
 
     def until_replaced(self, pod: str, uid: str) -> None:
         """Wait for another pod of this name; on a busy machine that takes long."""
-        self.until(lambda: self.uid(pod) not in ("", uid), f"{pod} made anew", 90)
+        self.until(lambda: self.uid(pod) not in ("", uid), f"{pod} recreated", 90)
         self.until_up(pod)
 
 

@@ -80,7 +80,7 @@ def test_pod_does_not_start_on_a_claim_that_is_going(place):
 
 
 def test_claim_of_nobodys_class_leaves_its_pod_waiting(place):
-    place.claim("foreign", storageClassName="somebody-elses")
+    place.claim("foreign", storageClassName="another-provisioners")
     place.pod("web", claim="foreign")
     place.until(
         lambda: place.condition("web", "PodScheduled").get("reason") == "Unschedulable",

@@ -37,7 +37,7 @@ def test_names_are_found_before_their_pods_are_ready(place):
     assert place.ready_replicas() == 0
 
 
-def test_name_follows_a_pod_that_was_made_anew(place):
+def test_name_follows_a_pod_that_was_recreated(place):
     place.stateful_set(2)
     place.until_up("web-0", "web-1")
     before = place.uid("web-1")

@@ -78,7 +78,7 @@ def test_killed_supervisor_takes_all_with_it_and_the_next_start_goes_on(tmp_path
             DevCluster(state_dir, keep_data=True).attach()
 
         cluster = DevCluster(state_dir).start()
-        # What no death signal reached is ended, and the pod begun anew.
+        # What no death signal reached is ended, and the pod started again.
         cluster.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s")
         until(
             lambda: (
@@ -116,7 +116,7 @@ def test_cluster_dies_with_the_process_that_started_it(tmp_path):
     assert not state_dir.exists()
 
 
-def test_a_directory_of_somebody_else_is_neither_used_nor_removed(tmp_path):
+def test_a_directory_of_another_user_is_neither_used_nor_removed(tmp_path):
     (tmp_path / "precious").touch()
     cluster = DevCluster(tmp_path)
     with pytest.raises(StartError, match="not empty"):

@@ -273,7 +273,7 @@ def test_pod_on_a_foreign_storage_class_stays_pending(web):
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "foreign"},
         "spec": {
-            "storageClassName": "somebody-elses",
+            "storageClassName": "another-provisioners",
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}},
         },

@@ -241,7 +241,7 @@ def test_volume_that_hangs_takes_writes_and_completes_no_sync(realcluster, real_
         time.sleep(3)
         assert said() == hung
     finally:
-        realcluster.mend_volume(real_namespace, "data")
+        realcluster.fix_volume(real_namespace, "data")
     until(lambda: said()[len(hung) :][:3] == ["synced", "written", "synced"], "more syncs")
 
 

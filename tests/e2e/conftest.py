@@ -169,7 +169,7 @@ class Release:
         self.install()
 
     def restart(self) -> None:
-        """Let the operator's pods be made anew."""
+        """Let the operator's pods be recreated."""
         place = ("--namespace", self.NAMESPACE)
         deployment = f"deployment/{chart.RELEASE}"
         self._ground.kubectl(*place, "rollout", "restart", deployment)

@@ -1,4 +1,4 @@
-"""Wishes that cannot be fulfilled: told by name, nothing half done, mended by the next wish."""
+"""Specs that cannot be fulfilled: reported by name, nothing half done, fixed by the next spec."""
 
 import json
 import time

@@ -15,7 +15,7 @@ def test_pod_deleted(case, role):
     before = quorum.uids("pods")[pod]
     with case.timed(quorum):
         quorum.kubectl("delete", "pod", pod, "--wait=false")
-        quorum.until_anew(pod, before)
+        quorum.until_recreated(pod, before)
     assert quorum.voters() == voters, "a pod comes back with its disk"
     if role == "leader":
         case.figures.measures["switchover_s"] = case.figures.stall_s

@@ -79,5 +79,5 @@ def test_rotation_and_strangers(case, tmp_path):
     case.figures.seconds = round(time.monotonic() - began, 1)
     writing.go_on()
     writing.finish(failed_max=0)
-    assert quorum.uids("pods") == pods, "no pod is made anew for it"
+    assert quorum.uids("pods") == pods, "no pod is recreated for it"
     assert neighbour.answers(targets) == REFUSED

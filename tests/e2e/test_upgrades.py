@@ -7,8 +7,8 @@ def rolled(quorum, image, before):
     """Whether every pod was made again and runs an image."""
     pods = quorum.all("pods")
     images = {pod["spec"]["containers"][0]["image"] for pod in pods}
-    anew = not set(quorum.uids("pods").values()) & set(before.values())
-    return images == {image} and anew and quorum.is_ready(3)
+    recreated = not set(quorum.uids("pods").values()) & set(before.values())
+    return images == {image} and recreated and quorum.is_ready(3)
 
 
 def test_rolling_upgrade(case):

@@ -70,7 +70,7 @@ def test_volume_full(case):
         ended(quorum, pod, 16, "STORAGE_FULL")
         case.figures.measures["told_s"] = round(seconds(), 1)
         quorum.until("an event", lambda: quorum.events("CrashLoopBackOff"))
-        case.ground.mend_volume(quorum.namespace, quorum.claim(pod))
+        case.ground.fix_volume(quorum.namespace, quorum.claim(pod))
         quorum.until_ready(3)
     assert quorum.voters() == voters, "a full disk is not replaced by one of the same size"
     assert quorum.uids("persistentvolumeclaims") == claims
@@ -90,7 +90,7 @@ def test_volume_hangs(case, role):
             case.figures.measures[f"hang_told_{role}_s"] = round(seconds(), 1)
             time.sleep(max(0.0, HUNG_S - seconds()))
         finally:
-            case.ground.mend_volume(quorum.namespace, claim)
+            case.ground.fix_volume(quorum.namespace, claim)
         quorum.until_ready(3)
     assert case.figures.stall_s < STALL_MAX_S
     assert quorum.voters() == voters, "a disk that answers again within the grace period is kept"

@@ -1,4 +1,4 @@
-"""What is left out of a world's form to find equal ones: nothing that anybody could see."""
+"""What is left out of a world's form to find equal ones: nothing that a replica or a client could see."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def seen_within(world: World, depth: int) -> dict[object, int]:
 
 
 def outside(world: World, state: State) -> object:
-    # Not what is left of the budgets: losing an answer that nobody takes wastes them, no more.
+    # Not what is left of the budgets: losing an answer that no replica takes wastes them, no more.
     found: list[object] = [state.leaders]
     for index in range(len(world.keys)):
         local = world.local(state, index)

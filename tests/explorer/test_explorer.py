@@ -345,7 +345,7 @@ def test_a_called_observer_stands_and_is_released_again():
     assert isinstance(world.local(state, observer).replica.role, Prospective)
     released = "2 election and no replica calls it any more"
     assert {"2 election", released} <= labels(world, state)
-    # It has given up asking; its next timer finds that nobody needs it any more.
+    # It has given up asking; its next timer finds that no request needs it any more.
     for wanted in ("2 election", released):
         chosen = next(a for a in world.actions(state) if label(world, state, a) == wanted)
         state = world.apply(state, chosen)

@@ -3,8 +3,10 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from kraftquorum_devcluster.images.engine import (
     missing_packages_hint,
     running_engine,
 )
+from kraftquorum_devcluster.images.inputs import source_root
 from kraftquorum_devcluster.paths import cache_root
 from kraftquorum_devcluster.progress import make_progress
 
@@ -27,6 +30,38 @@ RESTRICTED = (
     "--network=host",
 )
 """What the pod security standard "restricted" and the StatefulSet ask for."""
+
+
+PACKAGES_OF_THIS_TREE = {
+    path.parent.name
+    for pattern in ("*/*/__init__.py", "tests/lib/*/__init__.py")
+    for path in source_root().glob(pattern)
+}
+
+
+class Archive:
+    """An image in the form of `docker save`."""
+
+    def __init__(self, path: Path) -> None:
+        with tarfile.open(path) as outer:
+            (manifest,) = json.load(outer.extractfile("manifest.json"))
+            self.names = manifest["RepoTags"]
+            self.document = json.load(outer.extractfile(manifest["Config"]))
+            self.members = {}
+            self.texts = {}
+            for layer in manifest["Layers"]:
+                with tarfile.open(fileobj=outer.extractfile(layer)) as inner:
+                    for member in inner:
+                        self.members[member.name.rstrip("/")] = member
+                        if member.isfile() and member.size < 100_000:
+                            self.texts[member.name] = inner.extractfile(member).read()
+        self.config = self.document["config"]
+
+    @property
+    def packages_of_this_tree(self) -> set[str]:
+        """Those of the product and of what proves, shows and develops it, wherever they lie."""
+        folders = {part for name in self.members for part in name.split("/")[:-1]}
+        return folders & PACKAGES_OF_THIS_TREE
 
 
 @dataclass
@@ -51,6 +86,12 @@ class Docker:
 
     def start(self, *options: str, image: str, arguments: tuple[str, ...] = ()) -> str:
         return self.ask("run", "--detach", *RESTRICTED, *options, image, *arguments)
+
+
+@pytest.fixture(scope="session")
+def read_archive() -> Callable[[Path], Archive]:
+    """Tests cannot import this module."""
+    return Archive
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,12 @@ def test_it_is_labelled_small_enough_and_has_neither_shell_nor_root(docker, pipe
     assert rights == "[]", "nothing changes the user or can be written by all"
 
 
+def test_nothing_of_this_tree_is_there_but_what_runs(pipeline_image, read_archive):
+    """Neither the proof kit nor what develops, shows, measures and tests the product."""
+    archive = read_archive(pipeline_image.archive)
+    assert archive.packages_of_this_tree == {"raftnode", "kraftquorum_pipeline"}
+
+
 def test_export_and_audit_run_on_its_own_spark(run, replicas):
     said = run("export", "--path=/replicas", "--output=/output/log", "--json")
     told = json.loads(said.splitlines()[-1])

@@ -185,7 +185,7 @@ def test_fetches_of_other_epochs(pair: Pair):
         theirs, ours = pair.fetch(epoch=epoch, last_epoch=1, offset=1)
         assert theirs == ours, epoch
     theirs, ours = pair.fetch(epoch=-1, last_epoch=0, offset=0)
-    # Fenced or invalid: nobody sends it.
+    # Fenced or invalid: no replica sends it.
     assert (theirs[0], ours[0]) == (INVALID_REQUEST, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -199,7 +199,7 @@ def test_votes_of_known_epochs(pair: Pair, pre_vote: bool):
             assert ours[3] is False
 
 
-def test_votes_for_somebody_else(pair: Pair):
+def test_votes_for_another_replica(pair: Pair):
     last = LogPosition(Epoch(2), Offset(1))
     other_disk = ReplicaKey(NodeId(NODE_ID), uuid.UUID(int=99))
     other_node = ReplicaKey(NodeId(9), pair.theirs.directory_id)

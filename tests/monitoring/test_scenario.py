@@ -76,7 +76,7 @@ def test_counters_bring_no_second_series(day: Day) -> None:
     assert not {name for name in day.names if name.endswith("_created")}
 
 
-def test_what_the_operator_mends_by_itself_wakes_nobody(day: Day) -> None:
+def test_what_the_operator_repairs_by_itself_wakes_no_person(day: Day) -> None:
     assert day.critical == []
 
 

@@ -82,7 +82,7 @@ async def misses_of(quorum: LocalQuorum, observer: Replica, *operations: str) ->
     return misses
 
 
-@pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="8000")  # nobody is to be elected
+@pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="8000")  # no replica is to be elected
 async def test_changes_with_one_thing_wrong(quorum: LocalQuorum):
     """Letting any of these pass in `api`, `runtime` or `core` makes this fail."""
     await quorum.form(2)
@@ -104,7 +104,7 @@ async def test_changes_with_one_thing_wrong(quorum: LocalQuorum):
         path, _ = OPERATIONS["Reassign"]
         assert (await said(session, path, good["Reassign"] | patient))[0] == 200
         assert await misses_of(quorum, replica, "CancelReassignment") == []
-        # Lest the table be right because the node obeys nobody.
+        # Lest the table be right because the node obeys no request.
         good = await good_bodies(quorum, replica)
         for operation in ("CancelReassignment", "RemoveVoter"):
             path, _ = OPERATIONS[operation]

@@ -61,7 +61,7 @@ CODEC = Codec(decode_batches=decode_batches)
 
 @dataclass
 class Peer:
-    """The test's end of a connection, which is opened anew when it was cut off."""
+    """The test's end of a connection, which is opened again when it was cut off."""
 
     session: ClientSession
     node: LocalNode
@@ -82,7 +82,7 @@ class Peer:
         return self.socket
 
     async def leave(self) -> None:
-        """Go; who comes next may be somebody else."""
+        """Go; the next connection may be that of another replica."""
         if self.socket is not None:
             await self.socket.close()
 
@@ -189,7 +189,7 @@ async def test_voters_requests_with_one_thing_wrong(quorum: LocalQuorum):
             if (after != before) != (wrong.answer in CHANGES_STATE):
                 misses.append(f"{wrong}: {before} became {after}")
         assert not misses, "\n".join(misses)
-        # Lest the table be right because the node obeys nobody.
+        # Lest the table be right because the node obeys no request.
         assert error_of(await peer.ask(good["EndQuorumEpoch"])) == "NONE"
         assert (await state_of(quorum, peer.node))["epoch"] != EPOCH
 

@@ -106,7 +106,7 @@ async def test_clocks_that_jump_by_hours_change_nothing_but_stamps(
         clocks.jump(leader, hours)
         clocks.jump(followers[0], -hours)
         await write(20, put_once)
-        await asyncio.sleep(0.6)  # whoever thinks that hours have gone by stands meanwhile
+        await asyncio.sleep(0.6)  # a replica that thinks that hours have gone by stands meanwhile
     described = await quorum.describe()
     assert (described.epoch, described.leader.node_id) == (epoch, leader.node_id)
     assert all(voter.caught_up for voter in described.voters)

@@ -1,4 +1,4 @@
-"""A lost disk is replaced as KIP-856 describes it: nobody tells the new replica its cluster."""
+"""A lost disk is replaced as KIP-856 describes it: the new replica is not given its cluster."""
 
 from __future__ import annotations
 

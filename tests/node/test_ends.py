@@ -79,17 +79,17 @@ async def test_a_directory_in_use_is_left_alone(quorum):
 
 
 async def test_a_fault_of_the_program_is_told_too(quorum, tmp_path):
-    """Here: a termination message for what nobody foresaw, through a module put in between."""
+    """Here: a termination message for an unforeseen error, through a module put in between."""
     node = quorum.nodes[0]
     (tmp_path / "sitecustomize.py").write_text(
         "import raftnode.runtime.writes.applier as module\n"
         "async def run(self):\n"
-        "    raise LookupError('nobody foresaw this')\n"
+        "    raise LookupError('unforeseen')\n"
         "module.Applier.run = run\n"
     )
     node.environment["PYTHONPATH"] = str(tmp_path)
     node.start()
-    assert await end_of(node) == (ExitCode.UNEXPECTED, "LookupError: nobody foresaw this")
+    assert await end_of(node) == (ExitCode.UNEXPECTED, "LookupError: unforeseen")
 
 
 async def test_clients_cannot_use_up_the_descriptors(quorum):

@@ -36,7 +36,7 @@ def send(operation: Any, base_url: str, token: str | None, answers: list[tuple[i
     documented = {int(status) for status in operation.definition.raw["responses"]}
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    # A leader without followers resigns in vain, for ten seconds.
+    # A leader without followers resigns without success, for ten seconds.
     examples = 1 if operation.definition.raw["operationId"] == "resign" else EXAMPLES
 
     @settings(PATIENT, max_examples=examples)

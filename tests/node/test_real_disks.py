@@ -120,7 +120,7 @@ async def test_a_file_system_that_is_remounted_read_only_ends_the_node(disk: Dis
     await one.form(1)
     [node] = one.nodes
     count = await write(one)
-    # As the kernel does after an error of the file system, whoever writes meanwhile.
+    # As the kernel does after an error of the file system, whichever process writes meanwhile.
     run("mount", "-o", "remount,abort", str(disk.directory))
     more = await write_until_it_ends(one, node, 200_000)
     code, message = await end_of(node)

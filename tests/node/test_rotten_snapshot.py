@@ -1,4 +1,4 @@
-"""Real processes: a leader whose snapshot has rotted, and a wiped replica that needs it."""
+"""Real processes: a leader whose snapshot is corrupt, and a wiped replica that needs it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def trimmed(quorum: LocalQuorum) -> None:
 
 
 @pytest.mark.quorum_settings(**SETTINGS)
-async def test_a_leader_whose_snapshot_has_rotted_makes_another_and_brings_a_wiped_replica_back(
+async def test_a_leader_whose_snapshot_is_corrupt_makes_another_and_brings_a_wiped_replica_back(
     quorum: LocalQuorum,
 ) -> None:
     await quorum.form(3)

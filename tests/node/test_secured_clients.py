@@ -142,7 +142,7 @@ async def test_what_a_subject_may_not_do_is_refused_and_changes_nothing(
             with pytest.raises(RefusedError, match="AUTHORIZATION_FAILED"):
                 await client.resign()
             assert (await quorum.describe()).high_watermark == before
-        (security.root / "stranger.token").write_text("a-token-of-nobody")
+        (security.root / "stranger.token").write_text("a-token-of-no-client")
         async with quorum.client_of("stranger") as client:
             with pytest.raises(RefusedError, match="AUTHENTICATION_FAILED"):
                 await client.put("a", b"2")

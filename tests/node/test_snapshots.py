@@ -155,7 +155,7 @@ def incoming(node: LocalNode) -> list[Path]:
 
 
 @pytest.mark.quorum_settings(**LARGE)
-async def test_killed_in_the_middle_of_a_transfer_it_begins_anew_and_nothing_is_lost(quorum):
+async def test_killed_in_the_middle_of_a_transfer_it_begins_again_and_nothing_is_lost(quorum):
     await quorum.form(3)
     writer = Writer(quorum, 700_000)
     for _ in range(36):

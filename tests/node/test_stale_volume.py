@@ -94,7 +94,7 @@ async def test_an_old_volume_and_a_change_of_leader_lose_nothing(quorum, tmp_pat
     assert code == ExitCode.STORAGE_STALE
     assert "has seen more of this storage than it holds now" in message
     assert "empty disk" in message
-    # However often it is started, and whoever is there then: never again.
+    # However often it is started, and whichever replicas are there then: never again.
     for _ in range(2):
         victim.start()
         assert (await end_of(victim))[0] == ExitCode.STORAGE_STALE
@@ -111,7 +111,7 @@ async def test_an_old_volume_is_told_while_the_leader_lives(quorum, tmp_path):
     """The copy is of the very start that goes on: only what was acknowledged betrays it.
 
     Taking the comparison with the acknowledged offset out of `_forgotten` makes this fail:
-    the leader is another one, so nobody's epoch remembers.
+    the leader is another one, so no other epoch remembers.
     """
     await quorum.form(3)
     leader, victim, other = await followers(quorum)
@@ -134,7 +134,7 @@ async def test_an_old_volume_is_told_while_the_leader_lives(quorum, tmp_path):
 
 
 @pytest.mark.extended
-async def test_restarts_of_a_healthy_quorum_stop_nobody(quorum):
+async def test_restarts_of_a_healthy_quorum_stop_no_node(quorum):
     await quorum.form(3)
     for turn in range(3):
         for node in quorum.nodes[:3]:
@@ -151,11 +151,11 @@ async def test_restarts_of_a_healthy_quorum_stop_nobody(quorum):
 
 @pytest.mark.rule("S3")
 async def test_an_old_volume_that_needs_nobodys_vote_asks_and_is_told(quorum, tmp_path):
-    """A copy from when it was the only voter has nobody in its own set who could tell it.
+    """A copy from when it was the only voter has no replica in its own set that could tell it.
 
     Believing the voters of its own set alone (`is_believed`), or not asking at the bootstrap
-    addresses (`greet_before_leading`; nobody dials it here), lets it lead for ever beside the true
-    leader and take writes that nobody else has.
+    addresses (`greet_before_leading`; no replica dials it here), lets it lead for ever beside the true
+    leader and take writes that no other replica has.
     """
     await quorum.form(1)
     victim = quorum.nodes[0]
@@ -197,7 +197,7 @@ async def test_an_old_volume_that_needs_nobodys_vote_asks_and_is_told(quorum, tm
     RAFTNODE_FETCH_TIMEOUT_MS="200",
 )
 async def test_the_only_voter_asks_before_it_stands(quorum):
-    """Somebody who answers late is waited for, though an election time-out is over sooner."""
+    """A voter that answers late is waited for, though an election timeout is over sooner."""
     await quorum.form(1)
     node, slow = quorum.nodes[:2]
     node.stop()
@@ -221,7 +221,7 @@ async def test_the_only_voter_asks_before_it_stands(quorum):
 async def test_an_observer_takes_nothing_of_a_leader_that_it_alone_knows_as_a_copy(
     quorum, tmp_path
 ):
-    """Nobody believes it, and it believes nobody, until it has an empty disk."""
+    """No replica believes it, and it believes no replica, until it has an empty disk."""
     await quorum.form(1)
     [voter, witness, victim] = quorum.nodes[:3]
     for node in (witness, victim):

@@ -57,7 +57,7 @@ KINDS = [
 
 @contextlib.asynccontextmanager
 async def crowd(quorum: LocalQuorum, stranger: Stranger, host: str) -> AsyncIterator[None]:
-    """Keep so many strangers at each node as it takes; whoever is sent away comes again."""
+    """Keep so many strangers at each node as it takes; a stranger that is sent away comes again."""
     connector = aiohttp.TCPConnector(limit=0, local_addr=(host, 0), force_close=True)
 
     async def insist(session: aiohttp.ClientSession, at: Endpoint) -> None:

@@ -67,7 +67,9 @@ async def test_leader_transfers_leadership_while_it_still_answers(quorum: LocalQ
 
 
 @pytest.mark.quorum_settings(**NO_ELECTION)
-async def test_follower_has_no_leadership_to_transfer_and_disturbs_nobody(quorum: LocalQuorum):
+async def test_follower_has_no_leadership_to_transfer_and_disturbs_no_other_node(
+    quorum: LocalQuorum,
+):
     await quorum.form(3)
     before = await quorum.describe()
     follower = next(node for node in quorum.nodes[:3] if node.node_id != before.leader.node_id)
@@ -101,7 +103,7 @@ async def test_node_that_lost_leadership_meanwhile_leaves_the_new_leader_alone(
 
 
 @pytest.mark.quorum_settings(RAFTNODE_FETCH_TIMEOUT_MS="12000")
-async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
+async def test_leader_that_no_voter_can_follow_goes_on_leading_and_the_hook_ends(
     quorum: LocalQuorum,
 ):
     await quorum.form(3)
@@ -111,13 +113,13 @@ async def test_leader_that_nobody_can_follow_goes_on_leading_and_the_hook_ends(
         node.signal(signal.SIGSTOP)
     try:
         async with QuorumClient([leader.api], timeout_ms=2000) as client:
-            # It resigns for want of a majority after 18 s; from 12 s on nobody is caught up.
+            # It resigns for want of a majority after 18 s; from 12 s on no voter is caught up.
             async def alone() -> bool | None:
-                # A leader that nobody disturbs has to look at the clock to tell.
+                # A leader that no request disturbs has to look at the clock to tell.
                 voters = (await client.describe_quorum()).voters
                 return sum(one.caught_up for one in voters) == 1 or None
 
-            await eventually(alone, what="nobody to be caught up")
+            await eventually(alone, what="no voter to be caught up")
 
             async def refused() -> bool:
                 with pytest.raises(RefusedError, match="WAITING"):

@@ -79,7 +79,7 @@ def test_the_api_server_is_killed_in_the_middle_of_a_scale_up_and_of_a_replaceme
     krq.replaced(1, old, 5)
     added = [a.split()[1] for a in operators.actions() if a.startswith("AddVoter") and "done" in a]
     assert len(set(added)) == len(added), "none was added twice"
-    # Nobody waits a minute after an outage: what a person asks for is begun at once.
+    # The operator does not wait a minute after an outage: what a person asks for is begun at once.
     krq.cluster.restart_apiserver()
     krq.kubectl("scale", "krq", "demo", "--replicas=3")
     begun = krq.until("begun", lambda: krq.status().get("phase") == "Changing")
@@ -88,7 +88,7 @@ def test_the_api_server_is_killed_in_the_middle_of_a_scale_up_and_of_a_replaceme
     writing.finish(bounded=True)
 
 
-async def test_watches_that_end_with_gone_are_begun_anew(krq, operators) -> None:
+async def test_watches_that_end_with_gone_are_begun_again(krq, operators) -> None:
     """Every watch is cut, and refused with 410 when it goes on; reads fail with 429 and 500."""
     async with FaultProxy(krq.cluster) as proxy:
         proxy.add(CutWatch(after_events=2), verb="watch", times=5)

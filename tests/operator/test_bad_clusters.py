@@ -177,7 +177,7 @@ def test_rights_that_lack_at_the_start_or_are_taken_later(krq, operators, tmp_pa
         krq.until("told in the log", lambda: "delete pods" in operators.log())
         assert not krq.list("sts")
         grant(krq, [("create", "statefulsets")])
-        krq.until("told anew", lambda: "create statefulsets" in operators.log())
+        krq.until("told again", lambda: "create statefulsets" in operators.log())
         grant(krq)
         krq.ready(1)
         voters = krq.voters()
@@ -256,7 +256,7 @@ def test_without_rights_on_secrets_only_the_quorums_that_need_them_wait(
 
 
 def test_a_cluster_without_the_crd(krq, operators) -> None:
-    # What earlier tests left has a finalizer that nobody takes off any more.
+    # What earlier tests left has a finalizer that no operator takes off any more.
     for line in krq.cluster.kubectl("get", "krq", "-A", "--no-headers").splitlines():
         namespace, name = line.split()[:2]
         empty = '{"metadata":{"finalizers":[]}}'

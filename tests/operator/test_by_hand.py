@@ -52,8 +52,8 @@ def _patch(krq, kind: str, name: str, change: dict[str, Any]) -> None:
 def _three_others(krq, before: dict[str, str]) -> bool:
     """Whether there are three pods, all ready, and none of those before."""
     found = krq.list("pods")
-    anew = not {p["metadata"]["uid"] for p in found} & set(before.values())
-    return anew and len(found) == 3 and all(_is_ready(p) for p in found)
+    recreated = not {p["metadata"]["uid"] for p in found} & set(before.values())
+    return recreated and len(found) == 3 and all(_is_ready(p) for p in found)
 
 
 def _is_ready(pod: dict[str, Any]) -> bool:
@@ -174,7 +174,9 @@ def test_deleting_the_statefulset_and_the_latch_is_never_reported_as_a_lost_quor
     writing.finish()
 
 
-def test_a_service_of_somebody_else_under_our_name_is_left_alone_and_told(krq, operators) -> None:
+def test_a_service_of_another_owner_under_our_name_is_left_alone_and_reported(
+    krq, operators
+) -> None:
     web = {
         "apiVersion": "v1",
         "kind": "Service",

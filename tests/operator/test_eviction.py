@@ -83,7 +83,7 @@ def test_evictions_in_the_middle_of_every_change_leave_a_majority(krq, operators
         _writes_go_on(krq, writing)
     krq.ready(5)
 
-    # 5 to 3: whoever is removed has left the budget, and the budget was counted anew.
+    # 5 to 3: a voter that is removed has left the budget, and the budget was counted again.
     krq.kubectl("scale", "krq", "demo", "--replicas=3")
     with _held(krq, operator, 3, range(3, 5)):
         _evict_voters(krq, 3)

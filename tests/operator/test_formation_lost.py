@@ -51,7 +51,7 @@ def test_a_majority_lost_during_formation_forms_nothing_new(krq, operators) -> N
     sent = [a for a in operators.actions() if a.startswith(("CreateLatch", "SendLatch", "Join"))]
     assert len(sent) == 2, sent
 
-    # What failure-modes.md says to do: begin anew, under another cluster id.
+    # What failure-modes.md says to do: begin again, under another cluster id.
     krq.delete()
     krq.until("claims gone", lambda: not krq.list("pvc") and not krq.list("pods"))
     krq.apply(voters=3)

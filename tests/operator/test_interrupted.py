@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 @pytest.mark.rule("S3")
 def test_a_volume_put_back_from_a_copy_is_replaced_again(krq, operators) -> None:
-    """S3: its claim was made anew, so what answers under the old UUID is a copy."""
+    """S3: its claim was recreated, so what answers under the old UUID is a copy."""
     operators.start()
     krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
     krq.ready(3)
@@ -27,17 +27,17 @@ def test_a_volume_put_back_from_a_copy_is_replaced_again(krq, operators) -> None
     copy = operators.logs / "copy"
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.tmp"))
 
-    # The claim goes while nobody looks, and its successor gets the old content.
+    # The claim goes while no operator looks, and its successor gets the old content.
     operators.stop(operators.processes[-1])
     krq.kubectl("delete", "pvc", claim, "--wait=false")
     krq.kubectl("delete", "pod", f"demo-{ordinal}", "--wait=false")
 
-    def is_made_anew() -> bool:
+    def is_recreated() -> bool:
         found = {p["metadata"]["name"]: p["metadata"] for p in krq.list("pvc")}
         uid = found.get(claim, {}).get("uid")
         return uid not in {None, recorded[claim]["uid"]}
 
-    krq.until("claim made anew", is_made_anew)
+    krq.until("claim recreated", is_recreated)
     fresh = krq.get("pvc", claim)["metadata"]["uid"]
     krq.until("its new node has begun", lambda: krq.is_formatted(ordinal))
     krq.wipe(ordinal)

@@ -78,7 +78,7 @@ def test_an_account_reads_the_metrics_while_a_role_allows_it(
     began = time.monotonic()
     krq.until("refused", lambda: get(host, tokens["prometheus"])[0] == 403)
     assert time.monotonic() - began < ALLOWED_S + 20
-    # An account that is deleted is nobody's.
+    # An account that is deleted belongs to no user.
     krq.kubectl("delete", "serviceaccount", "stranger")
     krq.until("unknown", lambda: get(host, tokens["stranger"])[0] == 401)
     log = operators.log()

@@ -62,14 +62,14 @@ def test_a_newer_operator_finishes_the_replacement_then_rolls_its_own_template(
 
     def is_rolled() -> bool:
         now = krq.list("pods")
-        anew = not {p["metadata"]["uid"] for p in now} & set(before.values())
+        recreated = not {p["metadata"]["uid"] for p in now} & set(before.values())
         grace = {p["spec"]["terminationGracePeriodSeconds"] for p in now}
-        return anew and len(grace) == 1 and krq.is_ready(3)
+        return recreated and len(grace) == 1 and krq.is_ready(3)
 
     krq.until("rolled", is_rolled)
     actions = operators.actions()
     added = [a for a in actions if a.startswith("AddVoter") and "done" in a]
-    assert len(added) == 1, "the replacement was carried on, not begun anew"
+    assert len(added) == 1, "the replacement was carried on, not begun again"
     first = next(n for n, a in enumerate(actions) if "its template is outdated" in a)
     assert actions.index(added[0]) < first, "repair before the roll"
     assert krq.get("sts")["spec"]["replicas"] == 3

@@ -23,7 +23,7 @@ def test_lost_disks_are_replaced_one_after_the_other(krq, operators) -> None:
         krq.wipe(ordinal)
         krq.replaced(ordinal, old)
 
-    # A claim that somebody deletes under a well voter.
+    # A claim that a person deletes under a well voter.
     old = dict(krq.voters())[2]
     uid = krq.get("pvc", "data-demo-2")["metadata"]["uid"]
     krq.kubectl("delete", "pvc", "data-demo-2", "--wait=false")

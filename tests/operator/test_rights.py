@@ -234,7 +234,7 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
             krq.kubectl("rollout", "restart", "sts", "demo")
             krq.until("evicted", lambda: ("", "pods/eviction", "create") in used(proxy))
             krq.ready(3)
-            # Somebody else's change of the budget is put back.
+            # Another client's change of the budget is put back.
             krq.kubectl("patch", "pdb", "demo", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
             krq.until("budget as it was", lambda: krq.get("pdb")["spec"]["minAvailable"] == 2)
             # The policy goes and comes with the resource's word.
@@ -262,7 +262,7 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
     granted = uses_of_rights([*WATCHED, *LEASE, *METRICS])
     assert seen <= granted
     assert granted - seen - set(SOMETIMES) == set(UNSEEN), (
-        "a right that nobody uses is not least privilege"
+        "a right that the operator does not use is not least privilege"
     )
 
 

@@ -12,7 +12,7 @@ GRACE = {"gracePeriodSeconds": 2}
 CALM = {"fetchTimeoutMs": 9000}
 """No election but by a leadership transfer, however slow the machine: the steps are compared."""
 CALM_GRACE = {"gracePeriodSeconds": 9}
-"""No replica counts as silent before that time-out is over."""
+"""No replica counts as silent before that timeout is over."""
 
 
 def pods(krq) -> dict[str, str]:
@@ -21,8 +21,8 @@ def pods(krq) -> dict[str, str]:
 
 def is_rolled(krq, before: dict[str, str]) -> bool:
     now = pods(krq)
-    anew = not set(now.values()) & set(before.values())
-    return len(now) == len(before) and anew and krq.is_ready(len(before))
+    recreated = not set(now.values()) & set(before.values())
+    return len(now) == len(before) and recreated and krq.is_ready(len(before))
 
 
 def rolled_pods(operators) -> list[str]:
@@ -62,7 +62,7 @@ def test_a_new_image_and_a_new_setting_roll_there_and_back_under_a_writing_clien
     writing.finish(bounded=True)
 
 
-def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_lost_disk(
+def test_a_bad_image_stops_the_roll_at_one_pod_and_a_fixed_one_goes_on_past_a_lost_disk(
     krq, operators, writing
 ) -> None:
     operators.start()
@@ -90,7 +90,7 @@ def test_a_bad_image_stops_the_roll_at_one_pod_and_a_mended_one_goes_on_past_a_l
 
     krq.until("a warning event names pod and image", is_told)
 
-    # Mended. Where the roll is at its second pod, the disk of the first one goes.
+    # Fixed. Where the roll is at its second pod, the disk of the first one goes.
     krq.apply(voters=3, image="kraftquorum/raftnode:3", replacement=GRACE)
     krq.until("two pods rolled", lambda: _rolled_to(krq, "kraftquorum/raftnode:3") == 2)
     lost = int(stuck[0].rpartition("-")[2])

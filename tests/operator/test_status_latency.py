@@ -1,6 +1,6 @@
 """How long the status is wrong after the leader's process stops or ends, on real processes.
 
-The operator runs with its default pauses and time-outs, but for the pause of a quorum at rest: it
+The operator runs with its default pauses and timeouts, but for the pause of a quorum at rest: it
 is so long that only the loss of contact can bring the next look in time. The figures are printed, and are in docs/evidence/failures.md.
 """
 

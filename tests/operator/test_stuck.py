@@ -107,7 +107,7 @@ def test_a_voter_without_a_node_is_told_and_waited_for_with_its_disk(krq, operat
     # The wrong order: the pod first, so that its successor holds a claim that is going.
     old, uid = dict(krq.voters())[1], krq.get("pod", "demo-1")["metadata"]["uid"]
     krq.kubectl("delete", "pod", "demo-1", "--wait=false")
-    krq.until("its successor", lambda: _runs_anew(krq, "demo-1", uid))
+    krq.until("its successor", lambda: _runs_again(krq, "demo-1", uid))
     krq.kubectl("delete", "pvc", "data-demo-1", "--wait=false")
     krq.replaced(1, old)
     now = {p["metadata"]["name"]: p["metadata"]["uid"] for p in krq.list("pvc")}
@@ -120,6 +120,6 @@ def _warned(krq, reason: str, word: str) -> bool:
     return any(word in event["message"] for event in found)
 
 
-def _runs_anew(krq, name: str, before: str) -> bool:
+def _runs_again(krq, name: str, before: str) -> bool:
     pods = {p["metadata"]["name"]: p["metadata"] for p in krq.list("pods")}
     return name in pods and pods[name]["uid"] != before and "deletionTimestamp" not in pods[name]

@@ -1,4 +1,4 @@
-"""An image that cannot be pulled: before there is a leader, mending the spec mends the pods."""
+"""An image that cannot be pulled: before there is a leader, a fixed spec fixes the pods."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _claims(krq) -> dict[str, str]:
     return {c["metadata"]["name"]: c["metadata"]["uid"] for c in krq.list("pvc")}
 
 
-def test_a_wrong_image_at_the_first_formation_is_mended_by_mending_the_spec(krq, operators) -> None:
-    """With `OnDelete` nobody else makes the pods anew (a roll to it: test_rolling.py)."""
+def test_a_wrong_image_at_the_first_formation_is_fixed_by_fixing_the_spec(krq, operators) -> None:
+    """With `OnDelete` no controller recreates the pods (a roll to it: test_rolling.py)."""
     operators.start()
     krq.apply(voters=3, image=WRONG)
     krq.until("all stuck", lambda: len(_stuck(krq)) == 3)

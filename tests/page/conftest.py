@@ -134,7 +134,7 @@ class Server:
             self.statuses,
             identity="kraftquorum-7d4b9c-x2x8p",
             is_active=lambda: True,
-            # Nobody looks at these quorums again, and a slow browser takes its time.
+            # The operator does not look at these quorums again, and a slow browser takes its time.
             stale_s=3600,
         )
         async with listening(page.application(), "127.0.0.1", 0, "page") as port:

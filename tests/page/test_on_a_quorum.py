@@ -184,7 +184,7 @@ def test_a_lost_disk_is_told_from_beginning_to_end(krq, operators, tab, network)
 
     events = once(krq, "all is well on the page", repaired)
     fault = earliest(events, "Fault", f"demo-{ordinal} does not answer")
-    mended = [
+    repairs = [
         earliest(events, kind, begins)
         for kind, begins in (
             ("Change", f"demo-{ordinal} has an empty disk, directory id {new}"),
@@ -192,14 +192,14 @@ def test_a_lost_disk_is_told_from_beginning_to_end(krq, operators, tab, network)
             ("Repair", removed),
         )
     ]
-    at = [events.index(entry) for entry in mended]
+    at = [events.index(entry) for entry in repairs]
     assert at == sorted(at), events
-    assert began(fault) <= began(mended[0]), events
+    assert began(fault) <= began(repairs[0]), events
     for opened in tabs.values():
         assert opened.complaints == []
 
     # The same stands in the resource, and a second operator, on standby, shows it as well.
-    story = [fault, *mended]
+    story = [fault, *repairs]
     krq.until("the same in the resource", lambda: tells(timeline(krq.get()), story))
     operators.start(page_host=other, page_port=PORT, **PATIENCE)
 

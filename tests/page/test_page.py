@@ -332,7 +332,7 @@ def test_a_quorum_that_is_deleted_while_its_page_is_open_is_not_the_operator_s_s
     assert "has not answered" not in alert.inner_text()
 
 
-def test_nothing_is_asked_of_anybody_else(serve, tab) -> None:
+def test_nothing_is_asked_of_any_other_server(serve, tab) -> None:
     server = serve(scene())
     opened = tab()
     opened.page.goto(server.url)

@@ -1,7 +1,7 @@
 """Replicas' directories behind a URI, by a file system in memory that pyarrow brings (`mock://`).
 
 It is asked by the same calls as S3's; what only a store over the network does (an answer that
-does not come) is asked of one that nobody serves.
+does not come) is asked of one that no server serves.
 """
 
 from __future__ import annotations

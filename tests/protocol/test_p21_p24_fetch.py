@@ -55,7 +55,7 @@ def test_p21_diverged_fetcher_gets_no_records_but_where_to_cut():
     "if False:",
 )
 def test_p22_truncation_below_the_high_watermark_is_fatal():
-    """Kafka's rule: committed records are never dropped, whoever asks."""
+    """Kafka's rule: committed records are never dropped, whichever replica asks."""
     book = Playbook.formed("1", "2", "3")
     book["2"].replica.truncate(Offset(3))
     effects = book["2"].replica.effects

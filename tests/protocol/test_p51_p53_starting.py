@@ -28,7 +28,7 @@ def test_p51_every_replica_is_of_the_cluster_before_the_first_vote():
     "            return None",
     "            return replica.key",
 )
-def test_p53_replica_that_knows_nobody_asks_a_bootstrap_server():
+def test_p53_replica_that_knows_no_voter_asks_a_bootstrap_server():
     """Taking the `None` out of `fetcher._fetch_target` makes this fail."""
     book = Playbook.formed("1")
     book.observer("2")
@@ -52,7 +52,7 @@ def test_p53_quorum_grows_from_one_node_and_needs_no_configuration_afterwards():
     assert book.voters("2") == book.voters("3") == "{1,2,3}"
     for name in ("2", "3"):
         log = book[name].replica.log
-        assert log.base_voters == VoterSet(), "nobody told it whom to vote with"
+        assert log.base_voters == VoterSet(), "no record says which voters to vote with"
         assert log.has_voter_record
     book.crash("1")
     for name in ("2", "3"):

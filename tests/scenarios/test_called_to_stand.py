@@ -1,4 +1,4 @@
-"""S31: a replica outside its own voter set stands only when somebody cannot win without it."""
+"""S31: a replica outside its own voter set stands only when a voter cannot win without it."""
 
 import pytest
 
@@ -12,7 +12,7 @@ SHORT = LogPosition(Epoch(1), Offset(1))
 
 
 def alone() -> Playbook:
-    """Observer 4 holds the log of 1, 2 and 3 and hears nobody."""
+    """Observer 4 holds the log of 1, 2 and 3 and hears no replica."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1000)
@@ -61,7 +61,7 @@ def test_uncommitted_addition_then_leader_lost():
 
     Leaving `_be_called` out of `election._judge_pre_vote` makes this fail, and so does
     leaving `epoch_committed` out of `voter_changes._finish_committed`: 4 would go before
-    anybody has its log.
+    any replica has its log.
     """
     book = Playbook.formed("3", "1", "2", leader="3")
     book.observer("4")
@@ -126,7 +126,7 @@ def test_observer_with_a_fresh_leader_is_not_called():
     "_be_called(replica, request.candidate)\n    return True",
 )
 def test_observer_that_grants_is_not_called():
-    """Whoever has the longer log can win by itself. Calling in any case makes this fail."""
+    """A replica with the longer log can win by itself. Calling in any case makes this fail."""
     book = alone()
     assert call(book, last=book["4"].replica.log.position)
     assert not book["4"].replica.is_called
@@ -138,7 +138,7 @@ def test_observer_that_grants_is_not_called():
     "pass",
 )
 def test_called_observer_lets_the_voters_go_first():
-    """It waits half an election time-out at least.
+    """It waits half an election timeout at least.
 
     Leaving its deadline as it was in `election._be_called` makes this fail.
     """
@@ -156,7 +156,7 @@ def test_called_observer_lets_the_voters_go_first():
     "case Unattached() | Follower() | Resigned():\n            campaign(replica)",
 )
 def test_called_observer_raises_no_epoch_without_a_majority_that_would_elect_it():
-    """Nobody answers: only pre-votes go out. Campaigning without them makes this fail."""
+    """No replica answers: only pre-votes go out. Campaigning without them makes this fail."""
     book = alone()
     for _ in range(20):
         call(book)
@@ -179,7 +179,7 @@ def test_called_observer_asks_no_more_often_than_a_voter():
     "2 * (config.election_timeout_ms + config.election_backoff_max_ms)",
     "10**9",
 )
-def test_called_observer_is_released_when_nobody_asks_any_more():
+def test_called_observer_is_released_when_no_voter_asks_any_more():
     """Making `lasts_ms` endless in `election._be_called` makes this fail."""
     book = alone()
     call(book)
@@ -193,7 +193,7 @@ def test_called_observer_is_released_when_nobody_asks_any_more():
 
 @pytest.mark.rule("S9")
 def test_called_observer_disturbs_no_quorum_that_has_a_leader():
-    """S9: it is asked by whoever cannot hear the leader; the others can."""
+    """S9: the voters that cannot hear the leader ask it; the others can."""
     book = alone()
     call(book)
     book.heal()
@@ -211,7 +211,7 @@ def test_called_observer_disturbs_no_quorum_that_has_a_leader():
     "",
 )
 def test_replica_without_voters_is_not_called():
-    """It knows nobody whose votes would count. Asking no voters in `_be_called` fails this."""
+    """It knows no replica whose votes would count. Asking no voters in `_be_called` fails this."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("4")
     book.observer("4")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rule("S34")
 
 
 def quiet(*names: str, config: CoreConfig | None = None) -> Playbook:
-    """A quorum in which nobody was asked lately who is there."""
+    """A quorum in which no replica was asked lately who is there."""
     book = Playbook.formed(*names, config=config)
     book.run(1000)
     book.rounds_answered = False
@@ -36,7 +36,7 @@ def role_of(book: Playbook, name: str) -> Leader:
 @pytest.mark.without(
     "core.membership.voter_changes:_confirm_majority", "if there < after.majority:", "if False:"
 )
-def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_died(ago_ms: int):
+def test_no_voter_is_removed_while_the_majority_that_stays_has_a_voter_that_just_died(ago_ms: int):
     """Of {1,2,3} 2 dies and 3 is to go: {1,2} could never commit that, nor anything else."""
     book = quiet("1", "2", "3")
     book.crash("2")
@@ -59,7 +59,7 @@ def test_nobody_is_removed_while_the_majority_that_stays_has_a_voter_that_just_d
 @pytest.mark.without(
     "core.membership.voter_changes:_confirm_majority", "if there < after.majority:", "if False:"
 )
-def test_nobody_is_added_to_a_lone_voter_who_just_died():
+def test_no_voter_is_added_to_a_lone_voter_that_just_died():
     """{1} becomes {1,2}, which needs both."""
     book = Playbook.formed("1")
     book.observer("2")
@@ -166,7 +166,7 @@ def test_an_answer_to_a_change_that_was_given_up_counts_for_no_later_one():
 
 
 def test_an_answer_to_one_change_counts_for_no_other():
-    """The addition of 4 gets its answer from 2 alone; 2 dies; the removal of 3 leans on it."""
+    """The addition of 4 gets its answer from 2 alone; 2 dies; the removal of 3 relies on it."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1500)
@@ -200,7 +200,7 @@ def test_what_was_answered_before_something_came_in_the_way_does_not_count_after
 @pytest.mark.without(
     "core.membership.reassignment:_take_in", "role.confirmation_rounds.clear()", "pass"
 )
-def test_another_target_asks_anew():
+def test_another_target_asks_again():
     book = quiet("1", "2", "3")
     role_of(book, "1").confirmation_rounds["remove", key_of("2")] = ConfirmationRound(
         0, book.now_ms
@@ -212,7 +212,7 @@ def test_another_target_asks_anew():
 @pytest.mark.without(
     "core.membership.voter_changes:append", "role.confirmation_rounds.clear()", "pass"
 )
-def test_each_change_asks_anew():
+def test_each_change_asks_again():
     book = quiet("1", "2", "3", "4", "5")
     role_of(book, "1").confirmation_rounds["remove", key_of("4")] = ConfirmationRound(
         0, book.now_ms
@@ -231,7 +231,7 @@ def test_each_change_asks_anew():
     "replica.config.election_timeout_ms",
 )
 def test_voters_that_take_as_long_as_they_may_are_waited_for():
-    """A Fetch may take an election time-out (S13), and the answer may come with the one after."""
+    """A Fetch may take an election timeout (S13), and the answer may come with the one after."""
     book = quiet("1", "2", "3")
     book.append("1", b"x")
     book["1"].flush(book.now_ms)

@@ -54,7 +54,7 @@ def untouched(book: Playbook, name: str) -> bool:
 
 
 def test_new_disk_under_an_old_id_is_found_added_and_the_old_one_removed():
-    """KIP-856's disk failure: nobody but AddVoter tells the new replica anything.
+    """KIP-856's disk failure: only AddVoter tells the new replica anything.
 
     The first address leads to a follower, which names the leader.
     """

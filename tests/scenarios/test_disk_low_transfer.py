@@ -85,7 +85,7 @@ def test_successor_without_disk_space_leaves_it_to_the_next():
 def test_a_follower_whose_disk_is_full_takes_no_records_and_catches_up_later():
     """Taking the `disk_full` branch out of `fetcher._take` makes this fail.
 
-    It goes on voting and following: nobody stands for election, and writes are committed by
+    It goes on voting and following: no replica stands for election, and writes are committed by
     the others.
     """
     book = Playbook.formed("1", "2", "3")
@@ -105,7 +105,7 @@ def test_a_follower_whose_disk_is_full_takes_no_records_and_catches_up_later():
 
 @pytest.mark.rule("S30")
 def test_a_follower_whose_disk_is_full_still_votes():
-    """What is left of its reserve is for that: without its vote nobody could lead here."""
+    """What is left of its reserve is for that: without its vote no replica could lead here."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     book.disk_space("3", low=True, full=True)

@@ -329,7 +329,7 @@ def test_end_of_a_candidate_is_accepted_in_its_epoch():
     "if False:",
 )
 def test_end_of_a_stranger_moves_nothing():
-    """S9, S16. Asking nobody for its place among the voters in `_judge_end` makes this fail."""
+    """S9, S16. Asking no replica for its place among the voters in `_judge_end` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(500)

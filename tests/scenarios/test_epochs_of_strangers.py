@@ -37,7 +37,7 @@ class Bootstrap(random.Random):
 
 
 def raise_epoch(book: Playbook, name: str, times: int = 1) -> None:
-    """Let a replica lose elections that reach nobody."""
+    """Let a replica lose elections that reach no replica."""
     for _ in range(times):
         election.campaign(book[name].replica)
         book[name].disk.state = book[name].replica.state
@@ -122,7 +122,7 @@ def answered(book: Playbook, name: str, source: str, kind: str, leader: str | No
 
 
 def without_leader(book: Playbook, name: str) -> None:
-    """Let a voter lose its leader and ask around; nobody answers."""
+    """Let a voter lose its leader and ask around; no replica answers."""
     book.isolate(name)
     book.stand(name)
     book.drop("pre-vote", name)
@@ -169,7 +169,7 @@ def test_epoch_without_a_leader_is_taken_from_a_voter(kind: str):
 @pytest.mark.rule("S9")
 @pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.without("core.elections.epoch_rules:believed", "leader is not None or ", "")
-def test_epoch_that_has_a_leader_is_taken_from_anybody(kind: str):
+def test_epoch_that_has_a_leader_is_taken_from_any_replica(kind: str):
     """A majority has elected it, so no leader of a lower epoch can commit any more."""
     book = with_a_removed_replica()
     name = hears(book, kind)
@@ -182,7 +182,7 @@ def test_epoch_that_has_a_leader_is_taken_from_anybody(kind: str):
 @pytest.mark.without(
     "core.replica:Replica.become_follower", "self.now_ms if heard else None", "self.now_ms"
 )
-def test_leader_by_hearsay_keeps_nobody_from_an_election(kind: str):
+def test_leader_that_a_stranger_reports_keeps_no_voter_from_an_election(kind: str):
     """Two voters that repeat to each other what a third said must still elect a leader."""
     book = with_a_removed_replica()
     name = hears(book, kind)
@@ -259,7 +259,7 @@ def test_voter_whose_recorded_voters_are_all_gone_finds_the_leader(leads: str):
 
 
 def test_observer_whose_recorded_voters_are_all_gone_finds_the_leader():
-    """Nobody tells it of the new epoch but strangers to its log."""
+    """Only strangers to its log tell it of the new epoch."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     leads = replace_while_away(book, "4")
@@ -287,7 +287,7 @@ def observer_above_the_leader() -> Playbook:
 
 
 @pytest.mark.without("core.elections.epoch_rules:counts", "return asked or", "return True or")
-def test_observer_above_the_leader_disturbs_nobody_unless_it_is_wanted():
+def test_observer_above_the_leader_disturbs_no_voter_unless_it_is_wanted():
     book = observer_above_the_leader()
     book.run(20_000)
     assert (book.leaders, book["1"].replica.epoch) == (["1"], 1)

@@ -11,7 +11,7 @@ from raftnode.core.types import Epoch
 
 
 def failed_candidate(book: Playbook, name: str) -> None:
-    """Let `name` raise its epoch in an election of which nobody else hears."""
+    """Let `name` raise its epoch in an election of which no other replica hears."""
     book.isolate(name)
     book.settle()
     book.drop()
@@ -26,7 +26,7 @@ def failed_candidate(book: Playbook, name: str) -> None:
     "response.epoch > replica.epoch",
 )
 def test_observer_takes_no_epoch_without_a_leader_from_a_failed_candidate():
-    """An observer cannot stand, so nobody could bring it back to the quorum's epoch.
+    """An observer cannot stand, so no election could bring it back to the quorum's epoch.
 
     Adopting any higher epoch in `fetcher._learn_leader` makes this fail.
     """

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.rule("P22", "P42")
 
 
 def diverged() -> Playbook:
-    """1 has two records that nobody else has; 2 leads, and committed five others."""
+    """1 has two records that no other replica has; 2 leads, and committed five others."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
     for data in (b"lost-1", b"lost-2"):
@@ -51,7 +51,7 @@ def test_follower_truncates_before_it_believes_a_high_watermark():
     """Taking the `return` after `replica.truncate` out of `fetcher._take` makes this fail.
 
     It needs two rounds to find where the logs part; after the first its log still
-    holds records of epoch 2 that nobody else has.
+    holds records of epoch 2 that no other replica has.
     """
     book = Playbook.formed("1", "2", "3")
     book.crash("1")

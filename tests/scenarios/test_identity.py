@@ -191,7 +191,7 @@ def test_vote_for_another_uuid_is_refused():
     "if False:",
 )
 def test_unsaved_vote_of_blank_peer():
-    """TiKV #8381, S18: an empty disk votes for nobody, whatever it is asked.
+    """TiKV #8381, S18: an empty disk votes for no replica, whatever it is asked.
 
     Taking the `Blank` branch out of `election._judge` makes this fail.
     """
@@ -213,7 +213,7 @@ def test_unsaved_vote_of_blank_peer():
     "request.leader != source or ",
     "",
 )
-def test_forged_begin_gets_an_error_and_stops_nobody():
+def test_forged_begin_gets_an_error_and_stops_no_node():
     """S16. Taking the comparison with the source out of `fetcher._judge_begin` makes this fail."""
     book = Playbook.formed("1", "2", "3")
     forged = BeginQuorumEpochRequest(Epoch(7), key_of("3"), key_of("2"), None)

@@ -1,7 +1,7 @@
 """A leadership transfer on request: the log first, then the leadership (P17, P18, P34).
 
 EndQuorumEpoch alone makes of a transfer under load an election that the successor may lose, and
-of the writes on their way outcomes that nobody knows.
+of the writes on their way unknown outcomes.
 """
 
 import pytest
@@ -162,7 +162,7 @@ def test_without_a_name_it_is_the_one_that_holds_the_most():
 
 
 @pytest.mark.without("core.elections.leadership_transfer:_has_all", "or progress.fenced", "")
-def test_nobody_transfers_leadership_to_a_replica_that_lost_what_it_had():
+def test_no_leader_transfers_leadership_to_a_replica_that_lost_what_it_had():
     book = Playbook.formed("1", "2", "3")
     book.run(1000)
     role = role_of(book, "1")
@@ -210,7 +210,7 @@ def test_writes_are_not_refused_for_longer_than_a_second():
     "role.transfer.request_ids.discard(request_id)",
     "pass",
 )
-def test_whoever_asked_and_left_is_not_answered_and_leadership_is_transferred_all_the_same():
+def test_a_client_that_asked_and_left_is_not_answered_and_leadership_is_transferred_all_the_same():
     book = loaded("1", "2", "3")
     asked = book.transfer("1", "2")
     book.give("1", RequestAbandoned(asked))

@@ -1,4 +1,4 @@
-"""S33: a leader answers reads alone only while a majority keeps its promise to elect nobody."""
+"""S33: a leader answers reads alone only while a majority keeps its promise to elect no other."""
 
 import random
 from dataclasses import replace
@@ -32,7 +32,7 @@ def leased(*names: str) -> Playbook:
 
 
 def reads_alone(book: Playbook, name: str) -> bool:
-    """Whether a read is answered before anybody else was asked."""
+    """Whether a read is answered before any other replica was asked."""
     return isinstance(book.answer(book.confirm(name)), Confirmed)
 
 
@@ -43,7 +43,7 @@ def leader(book: Playbook, name: str) -> Leader:
 
 
 def promised_ms(book: Playbook, name: str) -> int:
-    """For how long the replica still votes for nobody."""
+    """For how long the replica still votes for no replica."""
     return book[name].replica.promised_until_ms - book.now_ms
 
 
@@ -127,7 +127,7 @@ def test_a_lease_begins_with_its_round_and_not_with_the_fetch_that_tells():
     "core.elections.election:_withholds_votes", " or replica.now_ms < replica.promised_until_ms", ""
 )
 def test_a_higher_epoch_does_not_end_a_promise():
-    """A voter that follows nobody any more keeps what it promised."""
+    """A voter that follows no leader any more keeps what it promised."""
     book = leased()
     book.isolate("1")
     book.vote("3", "2", 5, pre=True)
@@ -146,7 +146,7 @@ def test_a_higher_epoch_does_not_end_a_promise():
     "if _withholds_votes(replica):",
     "if has_fresh_leader(replica):",
 )
-def test_nobody_is_told_to_stand_while_the_promise_holds():
+def test_no_voter_is_told_to_stand_while_the_promise_holds():
     book = leased()
     book.vote("3", "2", 5, pre=True)
     assert not book.vote("3", "2", 5, pre=True).granted
@@ -162,7 +162,7 @@ def test_nobody_is_told_to_stand_while_the_promise_holds():
     "due is None or due >= replica.promised_until_ms",
     "True",
 )
-def test_nobody_votes_for_itself_either_while_the_promise_holds():
+def test_no_voter_votes_for_itself_either_while_the_promise_holds():
     """Freed of its leader by a higher epoch, a voter would stand before the lease ends."""
     book = leased()
     book.isolate("1", "2", "3")
@@ -199,7 +199,7 @@ def test_a_promise_outlives_the_process():
     "core.replica:Replica.promise", "max(self.promised_until_ms, until_ms)", "until_ms"
 )
 def test_a_shorter_promise_does_not_end_a_longer_one():
-    """A restart with a shorter time-out: what was promised before it is still counted on."""
+    """A restart with a shorter timeout: what was promised before it is still counted on."""
     book = leased()
     book.crash("2")
     book["2"].config = replace(LEASES, fetch_timeout_ms=1000)
@@ -272,7 +272,7 @@ def test_the_leaders_own_word_ends_the_promise_at_once():
 @pytest.mark.without(
     "core.replication.fetcher:handle_end", "if request.leader is not None:", "if True:"
 )
-def test_a_candidate_that_gives_up_frees_nobody_of_a_promise():
+def test_a_candidate_that_gives_up_frees_no_voter_of_a_promise():
     book = leased()
     book.vote("3", "2", 5, pre=True)
     end = EndQuorumEpochRequest(
@@ -307,7 +307,7 @@ def test_who_promises_nothing_is_not_counted():
     "min(request.promise_ms, replica.config.promise_ms)",
     "request.promise_ms",
 )
-def test_nobody_is_believed_to_promise_more_than_the_leader_would():
+def test_no_follower_is_believed_to_promise_more_than_the_leader_would():
     """A number that is damaged, or of another setting, makes no lease without end."""
     book = leased()
     for name in ("2", "3"):
@@ -353,7 +353,7 @@ def test_a_leader_outside_the_set_does_not_count_itself():
     "for key in role.progress",
 )
 def test_observers_promises_are_no_lease():
-    """They elect nobody, so what they promise keeps no other leader away."""
+    """They elect no leader, so what they promise keeps no other leader away."""
     book = leased()
     for name in ("4", "5"):
         book.observer(name)

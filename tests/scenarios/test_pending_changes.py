@@ -57,7 +57,7 @@ def test_expired_change_never_reaches_the_log():
     "if False:",
 )
 def test_change_that_expired_in_the_log_still_holds_up_the_next():
-    """Nobody waits for it any more, but it may yet be committed: a second beside it would be two.
+    """No request waits for it any more, but it may yet be committed: a second beside it would be two.
 
     Looking for requests that wait, and not at the log, makes this fail.
     """
@@ -127,7 +127,7 @@ def test_change_that_is_in_the_log_is_not_given_up():
 def test_abandoning_a_request_leaves_other_changes_alone():
     """S23. Not asking whose request it was in `PendingWait.leave` makes this fail.
 
-    The removal that the leader appends itself has no request of anybody.
+    The removal that the leader appends itself answers no request.
     """
     book = Playbook.formed("1", "2", "3")
     reborn = book.wipe("3")

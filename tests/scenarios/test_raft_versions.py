@@ -208,7 +208,7 @@ def test_upgrade_waits_for_programs_that_know_the_version(old: str):
 
 @pytest.mark.rule("P32", "P54")
 def test_uncommitted_upgrade_is_cut_off_with_its_voters():
-    """P32, P54: a batch that nobody else has is no upgrade."""
+    """P32, P54: a batch that no other replica has is no upgrade."""
     book = Playbook.formed("1", "2", "3", raft_version=0)
     book.run(1500)
     request = book.upgrade("1", 2)
@@ -246,7 +246,7 @@ def test_uncommitted_upgrade_lets_no_change_pass():
 
 
 @pytest.mark.rule("S24")
-def test_upgrade_nobody_waits_for_any_more_is_given_up():
+def test_upgrade_that_no_client_waits_for_any_more_is_given_up():
     book = Playbook.formed("1", "2", "3", raft_version=0)
     book.run(1500)
     book.isolate("3")

@@ -1,4 +1,4 @@
-"""P33-P37, S15: from the voters that are to those that are asked for, whoever leads."""
+"""P33-P37, S15: from the voters that are to those that are asked for, whichever replica leads."""
 
 import random
 
@@ -230,7 +230,7 @@ def test_next_step_waits_until_the_last_is_committed():
 def test_successor_takes_no_step_before_an_entry_of_its_own_epoch_is_committed():
     """The guard that KIP-642 lacks. Taking it out of `_not_settled` and `obstacle` fails this.
 
-    1 adds 4, and nobody hears. 2 leads with the target in its log and must not add 5 before
+    1 adds 4, and no replica hears of it. 2 leads with the target in its log and must not add 5 before
     its epoch's entry is committed: {1,2,3,4} and {1,2,3,5} have majorities that do not meet.
     """
     book = with_observers("4", "5")
@@ -267,7 +267,7 @@ def test_successor_takes_no_step_before_an_entry_of_its_own_epoch_is_committed()
 
 @pytest.mark.rule("P34")
 @pytest.mark.parametrize("after", range(9))
-def test_whoever_leads_goes_on_from_any_step(after: int):
+def test_any_leader_goes_on_from_any_step(after: int):
     """The leader dies after its n-th record; the others end where it wanted to go.
 
     Keeping the target in memory instead of in the log makes this fail.
@@ -494,7 +494,7 @@ def test_place_of_a_target_is_the_one_asked_for_else_the_recorded_else_the_one_i
 
 @pytest.mark.rule("P34")
 def test_lone_voter_transfers_leadership_to_its_successor():
-    """{1} to {2}: nobody but 2 can remove 1."""
+    """{1} to {2}: only 2 can remove 1."""
     book = with_observers("2", voters=("1",))
     book.reassign("1", "2")
     book.run(8000)
@@ -509,7 +509,7 @@ def test_lone_voter_transfers_leadership_to_its_successor():
     "voter_changes.caught_up_voters(replica, role, replica.log.target_voters)",
     "[key for key in replica.log.target_voters if key != replica.key]",
 )
-def test_leader_that_nobody_can_succeed_stays(monkeypatch: pytest.MonkeyPatch):
+def test_leader_that_no_voter_can_succeed_stays(monkeypatch: pytest.MonkeyPatch):
     """Taking the caught-up voters out of `_transfer_leadership` makes this fail."""
     book = Playbook.formed("1", "2")
     book.run(1500)

@@ -54,7 +54,7 @@ WAITS_NO_LONGER_EACH_TIME = pytest.mark.without(
 @IS_GRANTED_A_VOTE
 @ASKS_AT_ONCE
 @pytest.mark.without("core.elections.election:_back_off", "replica.backoff(role.retries)", "1")
-def test_follower_whose_disk_stands_still_asks_seldom_and_disturbs_nobody():
+def test_follower_whose_disk_stands_still_asks_seldom_and_disturbs_no_other_replica():
     """It cannot fetch before it has flushed (S10), so it misses a leader that is well.
 
     Once its disk counts as stalled it asks for no vote any more (S35).
@@ -77,7 +77,7 @@ def test_follower_whose_disk_stands_still_asks_seldom_and_disturbs_nobody():
 @IS_GRANTED_A_VOTE
 @ASKS_AT_ONCE
 @WAITS_NO_LONGER_EACH_TIME
-def test_follower_whose_disk_is_never_done_asks_seldom_and_disturbs_nobody():
+def test_follower_whose_disk_is_never_done_asks_seldom_and_disturbs_no_other_replica():
     """It makes some records durable each time and so never stalls, but does not fetch meanwhile."""
     book = Playbook.formed("1", "2", "3")
     book.run(1000)

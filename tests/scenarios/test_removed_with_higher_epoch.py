@@ -18,7 +18,7 @@ from raftnode.core.elections import election
     "epoch_rules.believed(replica, source, epoch, None)",
     "epoch > replica.epoch",
 )
-def test_removed_replica_with_a_higher_epoch_waits_and_disturbs_nobody():
+def test_removed_replica_with_a_higher_epoch_waits_and_disturbs_no_voter():
     """S9 goes before: a replica outside the set must not move a leader's epoch.
 
     It comes back by itself with the next election that reaches its epoch.

@@ -1,7 +1,7 @@
 """S35, S36: a disk that is alive and makes nothing durable.
 
 Fetches go on being answered by a leader whose flush hangs, so that its followers are content;
-but its own log end counts for nothing, and nobody else may lead.
+but its own log end counts for nothing, and no other replica may lead.
 """
 
 import pytest
@@ -201,7 +201,7 @@ def test_a_follower_whose_flush_hangs_counts_as_behind_and_comes_back_by_itself(
     "core.membership.voter_changes:_caught_up", "return replica.has_caught_up_disk", "return True"
 )
 def test_no_voter_is_removed_while_the_leader_itself_does_not_keep_up():
-    """{1,2} would need 1, whose disk hangs; if it goes for good, 2 and 3 could elect nobody."""
+    """{1,2} would need 1, whose disk hangs; if it goes for good, 2 and 3 could elect no leader."""
     book = quiet("1", "2", "3")
     book["1"].flushes = False  # only the log's: barriers pass, as on a disk of slow flushes
     book.append("1", b"waits for the disk")

@@ -138,7 +138,7 @@ def test_a_blank_replica_is_brought_in_by_the_older_snapshot_where_the_newest_is
 
 
 @pytest.mark.rule("S32")
-def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
+def test_a_leader_that_keeps_every_record_brings_an_empty_log_all_of_them():
     """A record without a key is in no snapshot: it would be on fewer replicas with each new disk."""
     book = written(config=CoreConfig(keeps_every_record=True))
     book.snapshot("1")
@@ -150,7 +150,7 @@ def test_whoever_keeps_every_record_brings_an_empty_log_all_of_them():
 
 
 @pytest.mark.rule("S32")
-def test_whoever_kept_every_record_and_trimmed_after_all_brings_its_snapshot():
+def test_a_leader_that_kept_every_record_and_trimmed_after_all_brings_its_snapshot():
     book = written(config=CoreConfig(keeps_every_record=True))
     trimmed(book, "1")
     book.observer("4")
@@ -276,7 +276,7 @@ def test_one_that_is_being_fetched_goes_on_though_the_leader_has_a_newer_one():
         book.run(1000)
     made = book["1"].disk.snapshots[-1]
     book.snapshot("1")
-    book["1"].disk.keep_snapshot(made)  # somebody reads it: it is kept
+    book["1"].disk.keep_snapshot(made)  # a replica reads it: it is kept
     offered = book["1"].replica.log.snapshot
     assert offered.end_offset > first.end_offset
     book.run(3000)
@@ -299,7 +299,7 @@ def test_an_offer_takes_the_place_of_one_that_has_not_begun():
     assert replica.download.snapshot == newer
 
 
-def test_a_snapshot_that_is_gone_on_the_leader_is_asked_for_without_haste_and_begun_anew():
+def test_a_snapshot_that_is_gone_on_the_leader_is_asked_for_without_haste_and_begun_again():
     book = begun(2)
     book["1"].disk.snapshots.clear()
     before = list(book["3"].disk.log)
@@ -335,7 +335,7 @@ def test_a_damaged_one_is_dropped_and_fetched_again_and_the_log_stays():
     same(book, "1", "3")
 
 
-def test_p40_nobody_stands_or_resigns_while_a_snapshot_is_fetched_and_read():
+def test_p40_no_replica_stands_or_resigns_while_a_snapshot_is_fetched_and_read():
     """The leader needs 3, for 2 is down; 3 does nothing but fetch the snapshot and read it."""
     book = begun(1)
     book.crash("2")
@@ -378,7 +378,7 @@ def test_s10_nothing_of_it_is_acknowledged_before_it_is_in_place():
     assert leader.progress[key_of("3")].acknowledged == book["1"].replica.log.end
 
 
-def test_a_crash_while_it_is_fetched_leaves_the_log_and_it_begins_anew():
+def test_a_crash_while_it_is_fetched_leaves_the_log_and_it_begins_again():
     book = begun(2)
     before = list(book["3"].disk.log)
     book.crash("3")
@@ -496,8 +496,8 @@ def test_voters_and_their_record_come_with_the_snapshot():
 def test_autojoin_readds_removed():
     """KAFKA-19850: the history of removals is lost in a snapshot; the voters' record is not.
 
-    Twice all replicas go on from a snapshot alone: before somebody reads who votes and wants 3
-    added, and again after 3 was removed. A record that each snapshot makes up anew, or the
+    Twice all replicas go on from a snapshot alone: before a replica reads who votes and wants 3
+    added, and again after 3 was removed. A record that each snapshot makes up again, or the
     same for all, makes this fail: it must be the one that really made the set.
     """
     book = written()
@@ -516,7 +516,7 @@ def test_autojoin_readds_removed():
 
 
 def gone_on_from_snapshots(book: Playbook, *names: str) -> str:
-    """Let all of them start anew on a snapshot, their logs trimmed to its end; who leads then."""
+    """Let all of them start again on a snapshot, their logs trimmed to its end; who leads then."""
     trimmed(book, *names)
     for name in names:
         book.crash(name)
@@ -537,7 +537,7 @@ def gone_on_from_snapshots(book: Playbook, *names: str) -> str:
     "",
 )
 def test_retention_beyond_snapshot():
-    """KAFKA-14238: the log is never trimmed beyond what a snapshot covers, whoever asks."""
+    """KAFKA-14238: the log is never trimmed beyond what a snapshot covers, whichever replica asks."""
     book = written()
     book.snapshot("1")
     node, covered = book["1"], book["1"].replica.log.snapshot

@@ -1,4 +1,4 @@
-"""S3: an observer alone has seen what the leader of today has forgotten, and nobody believes it."""
+"""S3: an observer alone has seen what the leader of today has forgotten, and no replica believes it."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def written_by_two() -> Playbook:
 
 
 def nothing_is_lost(book: Playbook) -> None:
-    """Whoever leads has all that was acknowledged, may apply it, and nobody had to stop."""
+    """The leader has all that was acknowledged and may apply it, and no replica had to stop."""
     [leader] = book.leaders
     assert book[leader].records == WRITTEN
     assert book[leader].replica.applicable == book[leader].replica.log.end
@@ -60,8 +60,8 @@ def test_voter_that_was_away_does_not_take_over_though_it_stands_first():
 
 
 @VOTES_FOR_ANY_LOG
-def test_voters_that_all_start_anew_are_led_by_one_that_has_everything():
-    """Nobody remembers what is committed; what a snapshot covers is."""
+def test_voters_that_all_start_again_are_led_by_one_that_has_everything():
+    """No replica remembers what is committed; what a snapshot covers is."""
     book = written_by_two()
     for name in ("1", "2", "3"):
         book.crash(name)

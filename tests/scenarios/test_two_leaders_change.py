@@ -1,8 +1,8 @@
 """`two-adds`, `two-removes`, `add-and-remove`: what two leaders of different epochs could lose.
 
-1 appends a change and is gone before anybody hears of it. 2 leads then, its epoch's first entry
+1 appends a change and is gone before a replica hears of it. 2 leads then, its epoch's first entry
 is not committed, and it is asked for another change. Were that one appended, 2's set and 1's would
-have majorities without anybody in both: 2's half acknowledges a record, and 1's half, back in its
+have majorities without a voter in both: 2's half acknowledges a record, and 1's half, back in its
 place, elects 1 and goes on without it (Ongaro 2015).
 """
 

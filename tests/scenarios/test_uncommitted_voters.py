@@ -1,7 +1,7 @@
-"""Voters in force that nobody knows to be committed: `campaign-with-unapplied-change`, and joints.
+"""Voters in force that no replica knows to be committed: `campaign-with-unapplied-change`, and joints.
 
 A set counts from the moment that its record is in the log (P32). Where it counted only once it
-is applied, a replica that starts anew and knows nothing to be committed would go by a set of
+is applied, a replica that starts again and knows nothing to be committed would go by a set of
 long ago. There are no joint sets here; what is nearest to them are a replacement (S23) and a
 reassignment (P34), whose second step must be made once, and after the first is committed.
 """

@@ -32,7 +32,7 @@ def test_changes_of_leaders_of_different_epochs_never_decide_side_by_side(
 ):
     """Ongaro 2015, P28. Taking `epoch_committed` out of `voter_changes.obstacle` makes this fail.
 
-    1 appends a change that nobody hears of. 2 leads with the old set, and must not
+    1 appends a change that no replica hears of. 2 leads with the old set, and must not
     append one of its own before an entry of its epoch is committed: with both, 1's
     set and 2's could have majorities that do not meet.
     """
@@ -200,8 +200,8 @@ def test_voters_apply_on_append_and_revert_on_truncation():
     "if there < after.majority:",
     "if False:",
 )
-def test_isolated_leader_removes_nobody():
-    """RedisRaft #17; nobody answers it, and it knows already that nobody keeps up."""
+def test_isolated_leader_removes_no_voter():
+    """RedisRaft #17; no replica answers it, and it knows already that none keeps up."""
     book = Playbook.formed("1", "2", "3")
     book.run(1500)
     book.isolate("1")

@@ -299,7 +299,7 @@ def set_field(name: str, change: Callable[[Offset], int]) -> Callable[[World, Si
     return spoil
 
 
-def follows_nobody(world: World) -> None:
+def follows_no_leader(world: World) -> None:
     core(follower(world)).replica.role = Unattached(world.now_ms)
 
 
@@ -327,7 +327,7 @@ SPOILS: dict[str, Spoil] = {
     "EpochsRiseInLog": lambda world: follower(world).carry_out(
         AppendBatches((replace(batch_at_end(follower(world)), epoch=Epoch(0)),))
     ),
-    "EventualAttachment": ends(follows_nobody),
+    "EventualAttachment": ends(follows_no_leader),
     "EventualLeader": ends(lambda world: leader(world).crash()),
     "EventualProgress": lambda world: run._check_end(world, 10**9),
     "EventualReassignment": ends(stops_at_a_step),

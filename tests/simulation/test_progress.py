@@ -51,7 +51,7 @@ def test_progress_is_found_soon_after_all_kinds_of_faults():
     assert not world.calm
 
 
-def test_healing_wakes_whoever_slept_through_an_alarm():
+def test_healing_wakes_the_replicas_that_slept_through_an_alarm():
     world = formed()
     sleeper = world.nodes[0]
     sleeper.paused_until_ms = world.now_ms + 60_000
@@ -61,7 +61,7 @@ def test_healing_wakes_whoever_slept_through_an_alarm():
     assert sleeper.alarm_at_ms is not None
 
 
-def test_quorum_that_elects_nobody_breaks_progress(monkeypatch: pytest.MonkeyPatch):
+def test_quorum_that_elects_no_leader_breaks_progress(monkeypatch: pytest.MonkeyPatch):
     world = formed()
     monkeypatch.setattr(Replica, "may_stand", property(never))
     for node in world.nodes:
@@ -90,12 +90,12 @@ def test_voter_that_does_not_come_back_breaks_progress(monkeypatch: pytest.Monke
         world.network.cut |= {(away_id, node.key.node_id), (node.key.node_id, away_id)}
     with pytest.raises(InvariantError, match=f"{away.key} not caught up"):
         progress.demand(world)
-    world.lost.add(away.key)  # an older volume was put back: nobody promises anything for it
+    world.lost.add(away.key)  # an older volume was put back: the budget promises nothing for it
     progress.demand(world)
 
 
 def test_lost_voter_is_not_waited_for():
-    """One of three is within the budget; its disk stays lost, for nobody replaces it."""
+    """One of three is within the budget; its disk stays lost, for it is not replaced."""
     world = formed()
     world.wipe(world.nodes[0])
     progress.demand(world)
@@ -193,7 +193,7 @@ def test_observer_with_the_longest_log_makes_progress():
 
 @pytest.mark.rule("S31")
 def test_quorum_that_calls_no_observer_makes_no_progress(monkeypatch: pytest.MonkeyPatch):
-    """The same without S31: nobody can ever lead."""
+    """The same without S31: no replica can ever lead."""
     monkeypatch.setattr(election, "_be_called", nothing)
     world = wedged()
     with pytest.raises(InvariantError, match="0 leaders") as found:

@@ -25,7 +25,7 @@ def test_every_promise_holds_after_every_event(first: int):
         assert outcome.acknowledged > 0, f"seed {seed} wrote nothing: it proves nothing"
 
 
-def test_seed_repeats_exactly_whoever_watches(monkeypatch: pytest.MonkeyPatch):
+def test_seed_repeats_exactly_with_any_watcher(monkeypatch: pytest.MonkeyPatch):
     once = run_seed(7)
     assert run_seed(7) == once
     monkeypatch.setattr(world, "StrictChecker", Checker)

@@ -43,7 +43,7 @@ def slow(node: SimNode) -> Slowness:
 
 
 def strike_leader(world: World, strike: Callable[[SimNode], None]) -> None:
-    """Demand progress beside the leader that leads now, and nobody else, being slow."""
+    """Demand progress beside the leader that leads now, and no other replica, being slow."""
     struck: list[SimNode] = []
     while not struck:
         leader = leader_of(world)
@@ -110,7 +110,7 @@ def test_nothing_is_demanded_where_the_slow_ones_would_be_a_majority():
 
 
 def nothing(_: SimNode) -> None:
-    """Slow nobody down."""
+    """Slow no replica down."""
 
 
 def test_nothing_is_demanded_while_a_reassignment_is_under_way():
@@ -203,7 +203,7 @@ def test_a_flush_that_hangs_makes_nothing_durable_until_it_returns():
     assert len(leader.disk.durable) == durable + 1
 
 
-def test_a_stopped_process_answers_nobody_and_then_everybody():
+def test_a_stopped_process_answers_no_client_and_then_all():
     world = formed()
     leader = leader_of(world)
     slow(leader).stand_still(1000)
@@ -236,7 +236,7 @@ def test_no_clock_goes_back_where_an_action_lets_time_pass():
     assert world.now_ms == end_ms + 5000
 
 
-def test_no_fault_takes_a_disk_that_a_request_behind_a_slow_disk_leans_on():
+def test_no_fault_takes_a_disk_that_a_request_behind_a_slow_disk_relies_on():
     """Seed 13000959: 2's disk was lost, a new one asked for, and that one lost before it was added.
 
     The leader's disk hung meanwhile. It added the disk once it went on: two of four were lost.

@@ -67,7 +67,7 @@ def caught_up(world: World, node: SimNode) -> bool:
     return leader.machine.end - node.machine.end < 20
 
 
-def test_empty_disk_gets_the_state_and_nobody_can_send_it_the_log():
+def test_empty_disk_gets_the_state_and_no_replica_can_send_it_the_log():
     world = formed()
     keys = set(leader_of(world).machine.values)
     node = wiped(world)
@@ -92,7 +92,7 @@ def test_slow_disk_comes_to_the_end_of_one_though_the_leader_takes_another_every
     assert caught_up(world, node)
 
 
-def test_follower_that_dies_in_the_middle_begins_anew_with_what_it_had():
+def test_follower_that_dies_in_the_middle_begins_again_with_what_it_had():
     world = formed()
     node = wiped(world)
     for _ in range(3):
@@ -147,7 +147,7 @@ def test_rotten_snapshot_is_given_out_once():
     assert caught_up(world, node)
 
 
-def test_damaged_snapshot_that_is_given_out_for_ever_brings_nobody_back():
+def test_damaged_snapshot_that_is_given_out_for_ever_brings_no_replica_back():
     with taken_out(SimSnapshots._check_later, "which in node.disk.rotten", "False"):
         world = formed()
         leader = leader_of(world)
@@ -159,7 +159,7 @@ def test_damaged_snapshot_that_is_given_out_for_ever_brings_nobody_back():
             until_installed(world, node)
 
 
-def test_an_older_snapshot_is_offered_where_the_newest_rotted_and_there_is_no_room_for_another():
+def test_an_older_snapshot_is_offered_where_the_newest_is_corrupt_and_there_is_no_room_for_another():
     world = formed()
     leader = leader_of(world)
     snapshots_of(leader).has_room = False
@@ -174,7 +174,7 @@ def test_an_older_snapshot_is_offered_where_the_newest_rotted_and_there_is_no_ro
     assert caught_up(world, node)
 
 
-def test_start_takes_an_older_snapshot_for_one_that_rotted():
+def test_start_takes_an_older_snapshot_for_a_corrupt_one():
     world = formed(retained=3)
     node = next(node for node in world.nodes if node is not leader_of(world))
     newest, before = node.disk.snapshots[-1], node.disk.snapshots[-2]
@@ -201,7 +201,7 @@ def test_disk_without_room_asks_again_until_it_has_some():
 
 
 def test_voters_and_reassignment_survive_in_the_snapshot_alone():
-    """P50, S15: whoever begins with it knows who votes, though no record says so any more."""
+    """P50, S15: a replica that begins with it knows who votes, though no record says so any more."""
     world = formed()
     node = wiped(world)
     until_installed(world, node)

@@ -1,11 +1,9 @@
-"""The names of modules, local variables and arguments (docs/contributing/writing.md).
-
-No linter checks them.
-"""
+"""The names in the code, where no linter looks (docs/contributing/writing.md)."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +44,12 @@ METAPHORS = {
     "strangers",
 }
 """Names that modules had. A metaphor that returns elsewhere is added here."""
+
+REFUSED = {
+    line.partition("->")[0]
+    for line in (ROOT / "docs" / "contributing" / "words.txt").read_text().splitlines()
+}
+"""Words that codespell refuses in texts. It does not look into names."""
 
 SHADES = """
 def vote(found, *, late=False, **told):
@@ -113,6 +117,29 @@ def test_no_local_variable_or_argument_has_a_name_without_type_or_role(package: 
         for line, name in sorted(vague_names(path.read_text(encoding="utf-8")))
     ]
     assert vague == [], "name it by its type or role: voters, deadline_ms, snapshot_id"
+
+
+def names_with_refused_words(source: str) -> Iterator[str]:
+    """Yield each function and class with a word in its name that no text may have."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            words = re.findall(r"[A-Z]?[a-z]+", node.name)
+            if {word.lower() for word in words} & REFUSED:
+                yield node.name
+
+
+@pytest.mark.parametrize("package", [*CLEAN, "tests"])
+def test_no_function_has_a_word_in_its_name_that_texts_must_not_have(package: str) -> None:
+    assert [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for name in names_with_refused_words(path.read_text(encoding="utf-8"))
+    ] == []
+
+
+def test_words_of_names_are_judged_alone() -> None:
+    source = "def recommend_amendment(): ...\nclass MendedDisk: ...\nasync def _ask_nobody_2(): ..."
+    assert list(names_with_refused_words(source)) == ["MendedDisk", "_ask_nobody_2"]
 
 
 def test_each_way_to_bind_a_name_is_judged() -> None:

@@ -31,7 +31,7 @@ def test_no_top_level_folder_is_a_package():
 
 
 def test_the_wheel_contains_the_product_alone(tmp_path):
-    """No proof kit, no development cluster, no demo: 15,000 lines that nobody runs there."""
+    """No proof kit, no development cluster, no demo: 15,000 lines that never run there."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
         cwd=ROOT,

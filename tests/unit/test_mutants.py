@@ -54,7 +54,7 @@ def lines_touched(line: int) -> set[int]:
 @pytest.mark.parametrize(
     ("changed", "touched"),
     [
-        (6, range(7, 23)),  # the signature: whoever runs anything of it
+        (6, range(7, 23)),  # the signature: each test that runs any part of it
         (9, range(8, 11)),  # the head of an if, and not what hangs on it
         (11, [11]),
         (13, [13]),
@@ -81,7 +81,7 @@ def test_functions_are_found_by_name_and_class():
     tree = ast.parse(SOURCE)
     assert function_named(tree, "free", None).lineno == 1
     assert function_named(tree, "method", "Owner").lineno == 6
-    for name, owner in [("method", None), ("free", "Owner"), ("method", "Nobody")]:
+    for name, owner in [("method", None), ("free", "Owner"), ("method", "Absent")]:
         with pytest.raises(LookupError):
             function_named(tree, name, owner)
 
@@ -151,7 +151,7 @@ def test_semantic_mutants_are_known_by_name_and_say_what_they_break():
     ("change", "complaint"),
     [
         (
-            Change("core.replication.leadership:resign", "replica.send(nobody)", "pass"),
+            Change("core.replication.leadership:resign", "replica.send(peers)", "pass"),
             "0 times, not once",
         ),
         (Change("core.replication.leadership:resign", "voter", "other"), "times, not once"),
@@ -177,7 +177,7 @@ def test_semantic_mutants_are_known_by_name_and_say_what_they_break():
 )
 def test_patch_that_does_not_fit_any_more_says_so(change: Change, complaint: str):
     with pytest.raises(PatchError, match=re.escape(complaint)) as refused:
-        patches.parts(Patch("some-rule", "P1", "nobody", "Nothing.", (change,)))
+        patches.parts(Patch("some-rule", "P1", "unknown", "Nothing.", (change,)))
     assert "some-rule" in str(refused.value)
 
 
@@ -187,7 +187,7 @@ def test_patch_of_several_functions_and_texts_breaks_all_of_them():
         Change("core.elections.election:_count", "granted >= voters.majority", "True"),
         Change("core.replica:Replica.may_stand", "return self.may_be_voter(self.key)", "return 7"),
     )
-    made = patches.parts(Patch("some-rules", "P1", "nobody", "Nothing.", twice))
+    made = patches.parts(Patch("some-rules", "P1", "unknown", "Nothing.", twice))
     assert [(part.owner, part.function.__name__) for part in made] == [
         (None, "_count"),
         ("Replica", "may_stand"),

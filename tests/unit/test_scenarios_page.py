@@ -89,7 +89,7 @@ def test_marks_are_found_in_all_places():
         "core.elections.election:_judge_pre_vote",
         "core.elections.election:_back_off",
     ]
-    loss = "test_voters_that_all_start_anew_are_led_by_one_that_has_everything"
+    loss = "test_voters_that_all_start_again_are_led_by_one_that_has_everything"
     [both] = cases["test_total_loss.py", loss].cuts
     assert both[::3] == (
         "core.elections.election:_judge_pre_vote",

@@ -273,7 +273,7 @@ class Ground:
         """
         raise NotHereError(f"{namespace}/{claim}: {how} volumes are made on our own nodes only")
 
-    def mend_volume(self, namespace: str, claim: str) -> None:
+    def fix_volume(self, namespace: str, claim: str) -> None:
         """Make room on a volume that is full, and let one that hangs answer again.
 
         Raises:
@@ -357,9 +357,9 @@ class OwnGround(Ground):
         """
         self._cluster.break_volume(namespace, claim, how)
 
-    def mend_volume(self, namespace: str, claim: str) -> None:
+    def fix_volume(self, namespace: str, claim: str) -> None:
         """Make room on a volume that is full, and let one that hangs answer again."""
-        self._cluster.mend_volume(namespace, claim)
+        self._cluster.fix_volume(namespace, claim)
 
     def restart_apiserver(self) -> None:
         """Kill the API server and return when its successor is ready."""

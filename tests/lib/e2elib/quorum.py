@@ -250,17 +250,17 @@ class Quorum:
 
         return self.until(f"replica {node_id} replaced", is_replaced)
 
-    def until_anew(self, pod: str, before: str, voters: int = 3) -> float:
+    def until_recreated(self, pod: str, before: str, voters: int = 3) -> float:
         """Wait until a pod was made again and all is well.
 
         Raises:
             NotWithinError: Not in time.
         """
 
-        def is_anew() -> bool:
+        def is_recreated() -> bool:
             return self.uids("pods").get(pod, before) != before and self.is_ready(voters)
 
-        return self.until(f"pod {pod} made again", is_anew)
+        return self.until(f"pod {pod} made again", is_recreated)
 
     def restarts(self, pod: str) -> int:
         """How often the pod's container was started again."""

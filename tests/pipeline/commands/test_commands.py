@@ -94,7 +94,7 @@ def test_export_tells_of_each_batch_and_of_all_of_them(exported):
 
 
 @pytest.mark.nightly
-def test_history_is_written_anew_each_time_and_says_what_it_found(exported, tmp_path, quick_conf):
+def test_history_is_written_again_each_time_and_says_what_it_found(exported, tmp_path, quick_conf):
     target, _ = exported
     output = tmp_path / "tables"
     arguments = ("history", f"--tables={target}", f"--output={output}", MASTER, *quick_conf)

@@ -189,7 +189,7 @@ def test_the_first_write_of_a_key_in_a_trimmed_log_replaces_that_of_the_state(sp
     }
     assert all(row["offset"] >= end for row in first.values())
     assert changes.where("version = 0").count() == 0
-    # The report's page, too, shows whoever voted before the log's start.
+    # The report's page, too, shows the replicas that voted before the log's start.
     figures = gather(
         spark, rows.withColumn("at_ms", F.unix_millis("timestamp")), CLUSTER_ID, Sources()
     )

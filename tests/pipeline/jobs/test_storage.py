@@ -48,7 +48,7 @@ def offsets(spark, target):
     return sorted(row["offset"] for row in read_export(spark, target).select("offset").collect())
 
 
-def test_a_batch_whose_move_was_killed_on_an_object_store_is_written_anew(
+def test_a_batch_whose_move_was_killed_on_an_object_store_is_written_again(
     spark, source, tmp_path, hadoop
 ):
     root = tmp_path / "store"
@@ -108,7 +108,7 @@ def test_the_mark_of_a_whole_batch_comes_last(spark, tmp_path, hadoop):
     moved = tmp_path / "cluster_id=c" / "batch=000000000"
     assert [one.name for one in moved.iterdir()] == ["part-0.parquet"]
     assert not target.is_whole(final)
-    # The next run writes it anew, and nothing of what came before is left beside that.
+    # The next run writes it again, and nothing of what came before is left beside that.
     (tmp_path / "_checkpoint" / "c" / "offsets").mkdir(parents=True)
     target.prepare()
     written.mkdir(parents=True)
@@ -163,7 +163,7 @@ def trim(source):
     return covered
 
 
-def test_a_first_batch_that_was_being_moved_is_planned_anew_though_the_log_was_trimmed(
+def test_a_first_batch_that_was_being_moved_is_planned_again_though_the_log_was_trimmed(
     spark, source, tmp_path, hadoop
 ):
     source, root = shutil.copytree(source, tmp_path / "source"), tmp_path / "store"
@@ -209,7 +209,7 @@ def test_a_checkpoint_is_kept_only_with_a_batch_that_is_whole_or_done(
 def test_an_export_whose_batches_are_gone_is_not_taken_for_all_of_it(spark, source, tmp_path):
     root, options = tmp_path / "log", {"path": str(source), **LIMIT}
     end = export(spark, options, str(root)).log_end
-    # What was removed on purpose, and long ago, is nobody's business.
+    # What was removed on purpose, and long ago, does not matter.
     [table] = root.glob("cluster_id=*")
     shutil.rmtree(table / "batch=000000000")
     assert export(spark, options, str(root)).batches == 0

@@ -147,7 +147,7 @@ def log(epoch, end, *epochs):
         # One directory proves nothing of three voters.
         ([log(1, 10)], 3, None),
         ([log(1, 10)], 1, 10),
-        # All are there, and the epoch went on without a record: whoever wins has it.
+        # All are there, and the epoch went on without a record: the replica that wins has it.
         ([log(2, 10), log(2, 8), log(2, 5)], 3, 8),
         # The epoch went on and one is missing, which may have written in it.
         ([log(2, 10), log(2, 8)], 3, None),

@@ -31,7 +31,7 @@ def read(log: NodeLog, start: int, end: int) -> pa.Table:
 
 
 async def in_one_epoch(quorum, look):
-    """What a look comes to in whose course nobody was elected, with what the leader said before it.
+    """What a look comes to during which no leader was elected, with what the leader said before it.
 
     A look that comes to None, or fails, is repeated, too.
     """
@@ -105,7 +105,7 @@ def test_a_live_quorum_gives_its_log_from_followers_also_while_leaders_die(live_
     run_async(work)
 
 
-def test_a_node_that_follows_nobody_does_not_tell_how_far_the_log_is_committed(
+def test_a_node_that_follows_no_leader_does_not_tell_how_far_the_log_is_committed(
     live_quorum, run_async
 ):
     record = ClientRecord()

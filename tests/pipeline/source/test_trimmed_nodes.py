@@ -186,13 +186,13 @@ def test_a_record_that_one_node_still_has_is_not_gone(trimming_quorum, run_async
             rows, reached, _ = await asyncio.to_thread(read_stream, quorum, 1000, start)
             assert reached["offset"] >= end
             assert sorted(row["offset"] for row in rows) == list(range(7, reached["offset"]))
-            # restore-check reads them from that node, too, whomever it asks first.
+            # restore-check reads them from that node, too, whichever node it asks first.
             written = [row["offset"] for row in rows if row["kind"] == "data"]
             nodes = [node.api for node in quorum.nodes]
             for _ in range(4):
                 living = await look_at_store(nodes, None, 7, {info.cluster_id})
                 assert [one.offset for one in living.records] == sorted(written)
-            # While that node is down it is waited for, by whoever reads.
+            # While that node is down, each reader waits for it.
             keeper.stop()
             await quorum.leader()
             reading = _Reader(options.client, info.cluster_id).records(7, 9)
@@ -274,7 +274,7 @@ def test_the_commands_read_a_trimmed_log_and_say_by_code_5_what_is_gone(
             kept = ds.dataset(str(target), format="parquet", partitioning="hive").to_table()
             assert kept.num_rows == table.num_rows
 
-            # As a driver leaves it that was killed in its first batch: that is planned anew.
+            # As a driver leaves it that was killed in its first batch: that is planned again.
             killed = tmp_path / "killed"
             checkpoint = shutil.copytree(target / "_checkpoint", killed / "_checkpoint")
             for note in checkpoint.glob("*/commits/*"):

@@ -42,7 +42,7 @@ def test_a_leader_that_was_only_slow_leads_again():
     assert [leadership.span for leadership in history.leaderships] == [Span(1.0)]
 
 
-def test_nobody_leads_before_the_first_leader():
+def test_no_replica_leads_before_the_first_leader():
     assert History().observe(None, 1.0) == []
 
 

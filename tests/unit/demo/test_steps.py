@@ -145,7 +145,7 @@ async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(play
 
     async def others() -> None:
         await hung(play)
-        # What was under way at the leader does not count: nobody else leads yet.
+        # What was under way at the leader does not count: no other node leads yet.
         for write in begun[:50]:
             record.acknowledge(write, write.number, play.clock())
         play.watcher._tell()

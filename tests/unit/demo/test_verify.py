@@ -137,7 +137,7 @@ def test_a_changed_byte_is_a_mismatch_and_not_a_stray():
     assert wrong(scene.compare()) == {"bytes_mismatched": 1}
 
 
-def test_a_record_that_nobody_wrote_is_unexpected():
+def test_a_record_that_no_client_wrote_is_unexpected():
     scene = Scene()
     scene.log.append(entry(6, "e", b"stranger"))
     assert wrong(scene.compare()) == {"unexpected": 1}
@@ -189,7 +189,7 @@ def test_a_deleted_key_is_not_in_the_store():
     scene = Scene()
     scene.log.append(entry(6, "a", None))
     verdict = scene.compare()
-    assert wrong(verdict) == {"unexpected": 1}  # nobody in this account deleted it
+    assert wrong(verdict) == {"unexpected": 1}  # no client in this account deleted it
     assert all("store" not in text for text in verdict.differences)
 
 

@@ -30,8 +30,8 @@ class Api:
 def watcher(
     client: QuorumClient | None = None, say: Callable[[str], None] = lambda _: None
 ) -> Watcher:
-    nobody = QuorumClient([Endpoint("127.0.0.1", 1)])
-    return Watcher(client or nobody, Api(), "/krq", DemoState(), time.monotonic, say)
+    absent = QuorumClient([Endpoint("127.0.0.1", 1)])
+    return Watcher(client or absent, Api(), "/krq", DemoState(), time.monotonic, say)
 
 
 def test_redundant_means_committed_caught_up_and_no_change_under_way():
@@ -70,7 +70,7 @@ def test_another_leads_once_it_has_answered():
     assert seen.led_by_another(Seat.of(A))
 
 
-def test_level_means_that_nobody_lags():
+def test_level_means_that_no_replica_lags():
     seen = watcher()
     assert not seen.level()
     seen.state.quorum = quorum(A, [A, B, C], lagging=[B])

@@ -76,7 +76,7 @@ def test_removed_rule_hits_nothing_and_opens_its_gate():
     asyncio.run(scenario())
 
 
-def test_gate_that_nobody_reaches_times_out():
+def test_gate_that_no_request_reaches_times_out():
     with pytest.raises(TimeoutError):
         asyncio.run(Gate().arrived(timeout_s=0.01))
 

@@ -37,7 +37,7 @@ def test_claim_is_ours_once_the_node_was_selected():
 
 def test_foreign_bound_or_dying_claims_are_left_alone():
     assert not wants_volume(CLAIM, None)
-    assert not wants_volume(CLAIM, {**STORAGE_CLASS_OBJECT, "provisioner": "somebody.else"})
+    assert not wants_volume(CLAIM, {**STORAGE_CLASS_OBJECT, "provisioner": "another.provisioner"})
     assert not wants_volume(claim(deletionTimestamp="t"), STORAGE_CLASS_OBJECT)
     bound = copy.deepcopy(CLAIM)
     bound["spec"]["volumeName"] = "pv"

@@ -76,7 +76,7 @@ def test_runtime_pulls_nothing_and_leaves_the_machines_scores_alone():
     assert cri["restrict_oom_score_adj"] is True
 
 
-def test_names_outside_the_cluster_are_asked_of_nobody():
+def test_names_outside_the_cluster_are_asked_of_no_server():
     assert "forward" not in corefile(Path("/k"))
 
 

@@ -23,7 +23,7 @@ def test_kind_is_taken_where_it_can_be_had_else_our_own_nodes(monkeypatch, works
     assert choose({}) is choice
 
 
-def test_a_cluster_that_nobody_knows_is_refused():
+def test_an_unknown_cluster_is_refused():
     with pytest.raises(NotRunningError, match="current, kind, kubelet"):
         choose({"CLUSTER": "cloud"})
 

@@ -34,7 +34,7 @@ async def test_a_pod_without_an_address_is_nowhere():
         await resolver.resolve(NAME, 9080)
 
 
-async def test_the_last_address_is_kept_while_nobody_can_be_asked(monkeypatch):
+async def test_the_last_address_is_kept_while_no_node_can_be_asked(monkeypatch):
     monkeypatch.setattr(reach, "_AGE_S", 0.0)
     answers = ["10.77.11.2", OSError("away"), "10.77.11.9"]
 

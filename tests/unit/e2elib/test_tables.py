@@ -111,4 +111,4 @@ def test_a_run_of_some_cases_takes_their_places_in_the_last_report(tmp_path):
     assert found["cluster"] == "ours"
     assert all(one["at"] for one in found["cases"])
     Report(path).add(Figures("third", "The third"))
-    assert len(json.loads(path.read_text())["cases"]) == 1, "a whole run begins anew"
+    assert len(json.loads(path.read_text())["cases"]) == 1, "a whole run begins again"

@@ -184,7 +184,7 @@ async def test_a_right_that_is_taken_away_wakes_the_quorums_of_its_namespace() -
     assert given[:2] == [(), ("a", "b")], "a start is no going on"
 
 
-async def test_kopf_that_gives_up_is_begun_anew_until_it_is_told_to_stop(monkeypatch):
+async def test_kopf_that_gives_up_is_started_again_until_it_is_told_to_stop(monkeypatch):
     """It ends for good on a watch that is refused with 410."""
     runs: list[object] = []
     stop = asyncio.Event()

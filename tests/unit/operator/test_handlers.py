@@ -64,7 +64,7 @@ def resource(uid: str) -> Body:
 
 
 async def test_a_quorum_that_went_without_its_finalizer_leaves_no_series_behind() -> None:
-    """Somebody took the finalizer off; an alert on a quorum that is gone would never end."""
+    """A person took the finalizer off; an alert on a quorum that is gone would never end."""
     metrics = Metrics()
     reconciler = Reconciler(
         kube=cast("KubeClient", Kube()),

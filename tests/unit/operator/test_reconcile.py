@@ -264,7 +264,7 @@ def test_a_failure_is_told_again_when_it_lasts() -> None:
 async def test_a_conflict_is_no_failure_unless_it_lasts(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Somebody else was faster; the next look begins with what is there now."""
+    """Another client was faster; the next look begins with what is there now."""
     joining = with_pod(with_node(healthy(), node(2, "b", blank=True)), pod(2, voter=False))
     found, statuses = await looks(monkeypatch, joining, error, CONFLICTS_REPORTED_AFTER - 1)
     assert not [e for outcome in found for e in outcome.events if e.type == "Warning"]

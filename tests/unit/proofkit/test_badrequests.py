@@ -122,7 +122,7 @@ class Wider:
 
 
 def test_a_field_more_is_asked_for(monkeypatch: pytest.MonkeyPatch):
-    """Nobody has to remember: rows are needed from the day on which a message has a field."""
+    """The test remembers: rows are needed from the day on which a message has a field."""
     good = drafted("Vote")
     monkeypatch.setitem(known_fields.ENTITIES, "Vote", Wider)
     assert {spot for spot in needed(good) if "." not in spot[0] or "inner" in spot[0]} == {

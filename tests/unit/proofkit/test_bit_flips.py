@@ -51,7 +51,9 @@ OTHER: tuple[dict[str, object], ...] = (
 
 @pytest.mark.parametrize("trimmed", [False, True])
 @pytest.mark.parametrize("other", OTHER)
-def test_whatever_differs_untold_counts_as_lost(other: dict[str, object], trimmed: bool) -> None:
+def test_whatever_differs_without_a_report_counts_as_lost(
+    other: dict[str, object], trimmed: bool
+) -> None:
     disk = bit_flip_directories.make_directory(clean=False, trimmed=trimmed)
     image = disk.snapshot()
     wanted = bit_flip_directories.read_all(disk)

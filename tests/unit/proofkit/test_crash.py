@@ -200,7 +200,7 @@ def found_beside_a_slow_flush(first: int) -> str:
 
 
 @pytest.mark.rule("S10")
-def test_a_flush_that_vouches_for_what_came_while_it_lasted_is_found_out(
+def test_a_flush_that_covers_what_came_while_it_lasted_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def flush_locked(self: Log) -> Offset:
@@ -296,7 +296,7 @@ def test_a_file_that_is_written_in_its_place_is_found_out(monkeypatch: pytest.Mo
 
 
 def test_a_kill_that_loses_is_found_out(tmp_path: Path) -> None:
-    """Here: small files are emptied and written anew in their place."""
+    """Here: small files are emptied and written again in their place."""
     script = tmp_path / "in_place.py"
     script.write_text(
         "import sys\n"

@@ -327,13 +327,13 @@ def test_voters_are_added_and_removed_also_in_the_documents_spelling(node: Node)
     assert ask(node, *arguments, "--json").exit_code == 0
 
 
-def test_unknown_outcome_and_nobody_there_have_their_own_exit_codes(node: Node):
+def test_unknown_outcome_and_no_node_there_have_their_own_exit_codes(node: Node):
     node.service.fail_next(refusal("LEADERSHIP_LOST", "gone"))
     unknown = ask(node, "kv", "put", "a", "b")
     assert unknown.exit_code == CommandExitCode.OUTCOME_UNKNOWN
     assert "outcome unknown" in unknown.stderr
-    nobody = run("kv", "put", "a", "b", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "50")
-    assert nobody.exit_code == CommandExitCode.UNAVAILABLE
+    absent = run("kv", "put", "a", "b", "--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "50")
+    assert absent.exit_code == CommandExitCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class Outer:
 class Other(Outer):
     """The same with another spelling of one flag."""
 
-    name: Annotated[str, typer.Option("--name", "--called")] = "nobody"
+    name: Annotated[str, typer.Option("--name", "--called")] = "unnamed"
 
 
 def invoke(group: type[Outer], *arguments: str) -> tuple[int, list[object]]:
@@ -59,7 +59,7 @@ def test_a_field_without_a_default_is_a_flag_that_must_be_given():
 
 def test_a_group_may_spell_a_flag_of_another_in_its_own_way():
     assert invoke(Other, "w", "--called", "n") == (0, ["w", Other("n"), False])
-    assert invoke(Other, "w") == (0, ["w", Other("nobody"), False])
+    assert invoke(Other, "w") == (0, ["w", Other("unnamed"), False])
 
 
 def test_limits_of_flags_hold():

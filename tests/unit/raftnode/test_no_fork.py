@@ -61,7 +61,7 @@ def test_a_fork_that_is_written_anywhere_is_refused(options: tuple[str, ...], re
 
 
 def test_the_map_of_rules_names_every_exception():
-    """Tools and helpers of tests fork too: whoever needs another fork has to say so there."""
+    """Tools and helpers of tests fork too: a test that needs another fork has to say so there."""
     sources = [
         path
         for folder in (

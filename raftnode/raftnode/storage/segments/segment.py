@@ -416,7 +416,7 @@ class Segment:
                 end = entry.position + header.size
                 return self._walk_to(offset, header.end_offset, end, before=header)
         # The index or the segment is damaged; only the segment's batches show which.
-        self._cache.put(self.file.path, self._made_anew())
+        self._cache.put(self.file.path, self._rebuilt_index())
         return self._walk_to(offset, self.base_offset, 0)
 
     def _walk_to(
@@ -450,9 +450,9 @@ class Segment:
             index = read_index(self._files, self.file.path, self.base_offset, times=False)
         except DecodeError:
             index = None
-        return self._made_anew() if index is None else index
+        return self._rebuilt_index() if index is None else index
 
-    def _made_anew(self, end_offset: Offset | None = None) -> SegmentIndex:
+    def _rebuilt_index(self, end_offset: Offset | None = None) -> SegmentIndex:
         index = SegmentIndex(self.base_offset)
         end = self.end_offset if end_offset is None else end_offset
         for header, position in self._headers(0, self.base_offset, end):
@@ -468,7 +468,7 @@ class Segment:
     def truncate(self, end_offset: Offset, position: int) -> None:
         """Cut the file at a batch boundary, durably; the segment grows again from there."""
         if self._index is None:
-            index = self._made_anew(end_offset)
+            index = self._rebuilt_index(end_offset)
         else:
             index, start, at = self._followed(self._index.cut(end_offset))
             for header, where in self._headers(at, start, end_offset):

@@ -1,4 +1,4 @@
-"""What the Dockerfile must keep to, whoever edits it; no engine is needed."""
+"""What the Dockerfile must keep to, whatever the edit; no engine is needed."""
 
 import re
 from pathlib import Path

@@ -64,7 +64,7 @@ def test_hash_follows_every_input_and_nothing_else(tree):
         seen.add(content_hash(tree, "1"))
     assert len(seen) == 2 + len(INPUTS)
     (tree / "pipeline" / "a.py").write_text("changed")
-    assert content_hash(tree, "1") in seen, "the node is not built anew for the pipeline"
+    assert content_hash(tree, "1") in seen, "the node is not built again for the pipeline"
     (tree / "raftnode" / "__pycache__").mkdir()
     (tree / "raftnode" / "__pycache__" / "a.pyc").write_bytes(b"x")
     (tree / "docs").mkdir()

@@ -181,7 +181,10 @@ DANGERS: tuple[Callable[[ReportedWorld], None], ...] = (
     foreign_disk,
 )
 
-ADVICE = re.compile(r"\b(delete|wipe|remove|start anew|recreate|reformat)\b", re.IGNORECASE)
+ADVICE = re.compile(
+    r"\b(delete|wipe|remove|start anew|recreate|reformat)\b",  # codespell:ignore anew
+    re.IGNORECASE,
+)
 KEEPING = re.compile(r"\b(delete nothing|do not delete|never delete)\b", re.IGNORECASE)
 
 

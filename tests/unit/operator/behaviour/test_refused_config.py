@@ -74,7 +74,7 @@ def refused() -> Fleet:
     )
     fleet.objects |= fleet.members["q0"].objects(wanted)
     fleet.objects[names.KIND, "q0"]["spec"] |= {"config": REFUSED, "image": "another:2"}
-    # As an API server shows it: with defaults that nobody wrote.
+    # As an API server shows it: with defaults that no manifest has.
     template = fleet.objects[SET]["spec"]["template"]["spec"]
     template |= {"dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler"}
     return fleet

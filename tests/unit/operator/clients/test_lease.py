@@ -73,14 +73,14 @@ async def test_the_first_takes_it_and_the_second_waits_for_its_end(world) -> Non
     await second.step()
     assert not second.held
     world[1].now = 10.5
-    assert not first.held, "by its own clock, without asking anybody"
+    assert not first.held, "by its own clock, without asking the API server"
     await second.step()
     assert second.held
     await first.step()
     assert not first.held
 
 
-async def test_a_renewal_starts_the_wait_of_others_anew(world) -> None:
+async def test_a_renewal_starts_the_wait_of_others_again(world) -> None:
     first, second = lease(world, "a"), lease(world, "b")
     await first.step()
     await second.step()
@@ -132,7 +132,7 @@ async def test_a_released_lease_is_taken_at_once(world) -> None:
 
 
 async def test_a_request_that_is_cancelled_beneath_it_does_not_end_the_keeping(world) -> None:
-    """As kopf does, when it ends to be begun anew, to a host's resolution under way."""
+    """As kopf does, when it ends to be started again, to a host's resolution under way."""
     kube, clock = world
     keeper = Lease(kube, namespace="n", name="l", identity="a", duration_s=0.08, clock=clock)
     get, asked = kube.get, asyncio.Event()

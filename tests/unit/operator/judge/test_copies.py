@@ -50,8 +50,8 @@ def unrecorded(observation: Observation) -> Observation:
     )
 
 
-def made_anew(ordinal: int = 2) -> Observation:
-    """The claim was deleted and made anew, and the old directory copied onto it."""
+def recreated_claim(ordinal: int = 2) -> Observation:
+    """The claim was deleted and recreated, and the old directory copied onto it."""
     return with_claim(healthy(), replace(claim(ordinal), uid="claim-new", record=None))
 
 
@@ -65,7 +65,7 @@ def swapped() -> Observation:
     return with_claim(healthy(), claim(2, "b"))
 
 
-@pytest.mark.parametrize("observation", [made_anew(), copy_of_claim(), swapped()])
+@pytest.mark.parametrize("observation", [recreated_claim(), copy_of_claim(), swapped()])
 def test_a_voter_on_a_copied_volume_is_replaced_claim_first(observation: Observation) -> None:
     assert copied_voters(observation) == (replica(2),)
     decision = decide(SPEC, observation, NOW_MS)
@@ -81,7 +81,7 @@ def test_a_voter_on_a_copied_volume_is_replaced_claim_first(observation: Observa
     "kraftquorum_operator.judge.copies:_why_voter", "if last is None or last == wanted:", "if True:"
 )
 def test_it_counts_in_no_majority_and_shows() -> None:
-    observation = judge(made_anew())
+    observation = judge(recreated_claim())
     assert fault_tolerance(observation) == 0
     found = {
         c.type: c
@@ -120,17 +120,17 @@ def test_a_node_that_was_told_that_it_is_stale_shows() -> None:
 @pytest.mark.parametrize(
     ("wanted", "observation", "held_by"),
     [
-        (spec(replacement={"policy": "Manual"}), made_anew(), "deletion_policy_allows"),
-        (spec(replacement={"policy": "Disabled"}), made_anew(), "deletion_policy_allows"),
-        (SPEC, with_quorum(made_anew(), confirmed=False), "confirmed_voters_required"),
+        (spec(replacement={"policy": "Manual"}), recreated_claim(), "deletion_policy_allows"),
+        (spec(replacement={"policy": "Disabled"}), recreated_claim(), "deletion_policy_allows"),
+        (SPEC, with_quorum(recreated_claim(), confirmed=False), "confirmed_voters_required"),
         (
             SPEC,
-            with_quorum(made_anew(), voters=(voter(0), voter(1, silent_ms=100), voter(2))),
+            with_quorum(recreated_claim(), voters=(voter(0), voter(1, silent_ms=100), voter(2))),
             "survivors_caught_up",
         ),
         (
             SPEC,
-            with_claim(made_anew(), replace(claim(1), uid="claim-new-1", record=None)),
+            with_claim(recreated_claim(), replace(claim(1), uid="claim-new-1", record=None)),
             "survivors_caught_up",
         ),
         (spec(voters=1), with_claim(healthy(1), replace(claim(0), uid="x")), "majority_survives"),
@@ -145,19 +145,19 @@ def test_it_is_not_replaced_unless_the_others_are_well_and_policy_allows(
     assert held_by in decision.why
 
 
-def test_nothing_leans_on_it_when_another_disk_is_lost() -> None:
-    """0 leads, 1 is on a copy, the disk of 2 is lost: a removal would leave nobody to trust."""
-    observation = with_node(made_anew(1), node(2, "b"))
+def test_nothing_relies_on_it_when_another_disk_is_lost() -> None:
+    """0 leads, 1 is on a copy, the disk of 2 is lost: a removal would leave no voter to trust."""
+    observation = with_node(recreated_claim(1), node(2, "b"))
     voters = (voter(0), voter(1), voter(2, silent_ms=60_000))
     decision = decide(SPEC, with_quorum(observation, voters=voters), NOW_MS)
     assert isinstance(decision, Wait | act.CountPod)
-    down = without_node(made_anew(1), 2)
+    down = without_node(recreated_claim(1), 2)
     decision = decide(SPEC, with_quorum(down, voters=voters), NOW_MS)
     assert isinstance(decision, Wait)
 
 
 def test_a_leader_on_a_copied_volume_transfers_leadership_first() -> None:
-    observation = made_anew(0)
+    observation = recreated_claim(0)
     assert decide(SPEC, observation, NOW_MS) == act.MoveLeadership(replica(0), replica(1))
 
 
@@ -186,7 +186,7 @@ def test_a_resource_made_again_over_its_old_claims_finds_them_recorded() -> None
 
 
 def test_a_new_claim_with_a_fresh_storage_is_no_copy() -> None:
-    observation = with_node(made_anew(), node(2, "b"))
+    observation = with_node(recreated_claim(), node(2, "b"))
     assert copied_voters(observation) == ()
 
 
@@ -194,7 +194,7 @@ def test_an_emptied_volume_of_the_same_claim_is_no_copy() -> None:
     assert copied_voters(with_node(healthy(), node(2, "b", blank=True))) == ()
 
 
-def test_annotations_that_somebody_took_off_are_put_back() -> None:
+def test_annotations_that_a_person_took_off_are_put_back() -> None:
     observation = with_claim(healthy(), replace(claim(2), record=None))
     assert copied_voters(observation) == ()
     decision = decide(SPEC, observation, NOW_MS)
@@ -210,9 +210,9 @@ def test_a_person_accepts_a_volume_by_annotating_its_claim() -> None:
 
 def test_a_removed_replica_on_a_copied_volume_is_not_added_again() -> None:
     observation = healthy(3, replicas=4)
-    anew = replace(claim(3), uid="claim-new", record=None)
+    recreated = replace(claim(3), uid="claim-new", record=None)
     observer = replace(voter(3), silent_since_ms=NOW_MS)
-    observation = with_quorum(with_claim(observation, anew), observers=(observer,))
+    observation = with_quorum(with_claim(observation, recreated), observers=(observer,))
     decision = decide(spec(voters=4), observation, NOW_MS)
     assert isinstance(decision, Wait)
     assert decision.guard == "claim_is_the_recorded_one"

@@ -73,7 +73,7 @@ def test_a_voter_with_damaged_storage_is_replaced_claim_first() -> None:
 
 def test_it_counts_for_nobodys_loss() -> None:
     assert fault_tolerance(judge(rotten())) == 0
-    # 1 is silent, 2 is damaged: with 1's disk given up, nobody but 0 would be whole.
+    # 1 is silent, 2 is damaged: with 1's disk given up, only 0 would be whole.
     voters = (voter(0), voter(1, silent_ms=60_000), voter(2))
     observation = with_quorum(without_node(rotten(), 1), voters=voters)
     assert isinstance(decide(SPEC, observation, NOW_MS), Wait)
@@ -131,7 +131,7 @@ def test_the_condition_names_pod_claim_volume_and_place(observation: Observation
 
 
 def test_the_model_replaces_rotten_disks_one_by_one() -> None:
-    """The model asserts that nothing leans on them meanwhile, and that nothing is lost."""
+    """The model asserts that nothing relies on them meanwhile, and that nothing is lost."""
     world = World(spec(voters=5))
     for _ in range(80):
         world.step()
@@ -148,7 +148,7 @@ def test_the_model_replaces_rotten_disks_one_by_one() -> None:
     assert {v.node_id for v in before if v not in world.voters} == {1, 3}
 
 
-def test_a_disk_that_rots_while_a_larger_quorum_is_wanted_is_replaced_and_the_quorum_grows() -> (
+def test_a_disk_that_becomes_corrupt_while_a_larger_quorum_is_wanted_is_replaced_and_the_quorum_grows() -> (
     None
 ):
     """The budget keeps a majority of the five to come, and so allows no eviction of three."""
@@ -192,7 +192,7 @@ def test_one_without_room_for_its_snapshot_is_told_too_and_leads_on() -> None:
     assert isinstance(decide(SPEC, observation, NOW_MS), Done)
 
 
-def test_a_low_disk_replaces_nobody() -> None:
+def test_a_low_disk_replaces_no_voter() -> None:
     assert isinstance(decide(SPEC, full(), NOW_MS), Done)
 
 

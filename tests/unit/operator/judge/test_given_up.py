@@ -143,7 +143,7 @@ def noted(at: datetime) -> Observation:
 
 
 def test_a_note_from_the_future_delays_no_replacement() -> None:
-    """The clock of the operator that wrote it was hours ahead, until somebody set it right."""
+    """The clock of the operator that wrote it was hours ahead, until it was set right."""
     decision = decide(spec(voters=4), noted(NOW + timedelta(hours=20)), NOW_MS)
     assert isinstance(decision, DeleteClaim), decision
 

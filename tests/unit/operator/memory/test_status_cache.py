@@ -37,7 +37,7 @@ def test_one_on_standby_shows_what_the_active_one_wrote() -> None:
 
 
 def test_an_own_look_goes_before_a_watch_until_another_operator_looks() -> None:
-    """A label that somebody edits must not make a look of an hour ago a fresh report."""
+    """A label that a person edits must not make a look of an hour ago a fresh report."""
     statuses = StatusCache()
     statuses.observed(OWNER, 3, STATUS, 100.0)
     statuses.reported(resource(), 4000.0)

@@ -130,8 +130,8 @@ def test_a_claim_of_ours_that_lost_its_labels_is_known_by_what_is_left() -> None
     assert "data-demo-5" in waited.why, "what may hold the missing voter is named"
 
 
-def test_a_quorum_that_was_formed_is_held_up_by_no_claim_of_which_nobody_knows() -> None:
-    """Somebody deleted its StatefulSet; its claims have lost all that was said on them."""
+def test_a_quorum_that_was_formed_is_held_up_by_no_claim_without_an_owner() -> None:
+    """A person deleted its StatefulSet; its claims have lost all that was said on them."""
     bare = read_claims("demo", [body(0), body(1), body(2), body(7)])
     observation = replace(
         healthy(), statefulset=None, pods=(), nodes=(), quorum=None, claims=bare, latch=latch(3)

@@ -124,7 +124,7 @@ async def test_it_is_read_as_refused_and_not_as_outdated() -> None:
         ObjectRef("NetworkPolicy", "demo"),
     )
     assert observation.budget is None, (
-        "the count of somebody else's budget says nothing, nor is it touched"
+        "the count of another owner's budget says nothing, nor is it touched"
     )
     assert Refusals().mark(observation, 0).refused == observation.refused
     mine = (await look(labelled(**OURS))).observation

@@ -142,7 +142,7 @@ def test_only_what_lasts_is_told() -> None:
     later = lasting.mark(replace(observation, troubles=(other,)), PATIENCE_MS)
     assert later.troubles == (other,), "one trouble, whatever its word"
     assert lasting.mark(healthy(), PATIENCE_MS + 1).troubles == ()
-    assert lasting.mark(observation, PATIENCE_MS + 2).troubles == (), "it begins anew"
+    assert lasting.mark(observation, PATIENCE_MS + 2).troubles == (), "it begins again"
 
 
 def test_a_crash_loop_lasts_while_its_process_tries_again() -> None:

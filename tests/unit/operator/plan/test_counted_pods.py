@@ -119,7 +119,7 @@ def leaving(**budget: object) -> Observation:
     "budget.counted > case.observation.counted",
     "False",
 )
-def test_the_budget_is_counted_anew_before_a_voter_is_removed() -> None:
+def test_the_budget_is_counted_again_before_a_voter_is_removed() -> None:
     """One that counts a pod too many would let one too many go."""
     assert decided(leaving()) == RecountBudget("pdb", "demo-3:77")
     # Touched once: then it is waited for, and another departure is another mark.

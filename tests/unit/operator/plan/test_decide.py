@@ -345,7 +345,7 @@ def test_claims_of_replicas_that_are_gone_are_kept_unless_told_otherwise() -> No
     "if statefulset.replicas < floor:",
     "if False:",
 )
-def test_replicas_that_somebody_lowered_are_raised_for_every_voter() -> None:
+def test_replicas_that_a_person_lowered_are_raised_for_every_voter() -> None:
     low = StatefulSet("sts-1", "42", 1, "r1", UID)
     assert decided(replace(healthy(), statefulset=low)) == act.SetReplicas("sts-1", "42", 3)
     silent = replace(healthy(), statefulset=low, quorum=None, nodes=(), pods=())
@@ -353,7 +353,7 @@ def test_replicas_that_somebody_lowered_are_raised_for_every_voter() -> None:
 
 
 def grown_since(*missing: int, replicas: int = 1):
-    """Formed with one voter, grown to three; no leader, and somebody lowered the replicas."""
+    """Formed with one voter, grown to three; no leader, and a person lowered the replicas."""
     return replace(
         healthy(),
         statefulset=StatefulSet("sts-1", "42", replicas, "r1", UID),
@@ -646,7 +646,7 @@ def test_an_addition_that_could_not_commit_is_not_asked_for() -> None:
     assert isinstance(decision, act.AddVoter) is False or decision.replica == replica(3, "b")
 
 
-def test_a_claim_that_somebody_deletes_under_a_well_voter_is_retired_in_good_order() -> None:
+def test_a_claim_that_a_person_deletes_under_a_well_voter_is_retired_in_good_order() -> None:
     observation = with_claim(healthy(), replace(claim(1), terminating=True))
     decision = decided(observation)
     assert isinstance(decision, act.EvictPod)
@@ -759,7 +759,7 @@ def stuck_on_old_template(*, answers: bool, **changes: Any):
 
 @pytest.mark.parametrize("answers", [False, True], ids=["silent", "behind"])
 @pytest.mark.parametrize("phase", ["Running", "Pending"])
-def test_a_pod_that_is_away_is_made_again_of_a_mended_template(answers: bool, phase: str) -> None:
+def test_a_pod_that_is_away_is_made_again_of_a_fixed_template(answers: bool, phase: str) -> None:
     decision = decided(stuck_on_old_template(answers=answers, phase=phase))
     assert decision == act.DeletePod(
         "demo-2", "pod-2", "it is not ready and its template is outdated"

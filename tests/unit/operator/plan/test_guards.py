@@ -44,7 +44,7 @@ from proofkit.operatorworld.tls_observations import certified
 
 NOT_REACHED = {
     "heal_before_shrink": "repair waits for a wanted voter that is late before anything shrinks",
-    "leader_can_move": "whoever moves leadership asked before whether a majority stays",
+    "leader_can_move": "the step that moves leadership asked before whether a majority stays",
 }
 """Guards that an earlier step leaves nothing to; they stay for when the order changes."""
 

@@ -138,7 +138,7 @@ def change(world: World, **fields: object) -> None:
 
 
 def meddle(world: World, fault: Fault) -> None:
-    """Somebody changes what the operator looks after, or how it is to do so."""
+    """A person changes what the operator looks after, or how it is to do so."""
     match fault.kind:
         case "delete_statefulset" | "orphan_pods":
             user_actions.delete_statefulset(world, orphan=fault.kind == "orphan_pods")
@@ -230,7 +230,7 @@ def test_lost_disks_that_a_majority_survives_are_replaced(
 def test_what_people_do_by_hand_is_put_right_again(
     engine: Engine, voters: int, order: bool, plan: list[Fault]
 ) -> None:
-    """With disks lost on top, as many as a majority survives; at last nobody meddles any more."""
+    """With disks lost on top, as many as a majority survives; at last no person meddles any more."""
     world, frozen = start(engine, voters), []
     run(world, 20 * order)
     for fault in plan:
@@ -302,7 +302,7 @@ def test_a_drain_and_a_roll_never_take_a_majority_together(
     voters=st.sampled_from([3, 5]), lost=st.integers(0, 4), at=st.integers(0, 60), end=st.booleans()
 )
 @WALK
-def test_a_template_that_does_not_start_stops_at_one_pod_and_a_mended_one_goes_on(
+def test_a_template_that_does_not_start_stops_at_one_pod_and_a_fixed_one_goes_on(
     engine: Engine, voters: int, lost: int, at: int, end: bool
 ) -> None:
     """With a disk lost before, while or after it is stuck; the quorum goes on all along."""
@@ -327,7 +327,7 @@ def test_a_template_that_does_not_start_stops_at_one_pod_and_a_mended_one_goes_o
 @both_engines
 @given(voters=st.sampled_from([1, 3, 5]), at=st.integers(0, 12), plan=faults("crash", "delete_pod"))
 @WALK
-def test_a_bad_template_at_the_first_formation_is_mended_without_a_leader(
+def test_a_bad_template_at_the_first_formation_is_fixed_without_a_leader(
     engine: Engine, voters: int, at: int, plan: list[Fault]
 ) -> None:
     """Before the latch, or with some pods formed and others stuck; no claim is ever touched."""
@@ -352,7 +352,7 @@ def test_a_bad_template_at_the_first_formation_is_mended_without_a_leader(
 def test_all_claims_deleted_at_once_are_replaced_one_by_one(engine: Engine, voters: int) -> None:
     """`kubectl delete pvc --all`: each claim is held by its pod until the operator ends that.
 
-    One or two voters have nobody to spare, so they wait for the quorum to be grown.
+    One or two voters have no voter to spare, so they wait for the quorum to be grown.
     """
     world = start(engine, voters)
     settle(world)

@@ -33,7 +33,7 @@ def crashing(ordinal: int) -> Pod:
 
 
 def silent(observation: Observation, *pods: Pod) -> Observation:
-    """Those pods are as given and their nodes do not answer; nobody leads."""
+    """Those pods are as given and their nodes do not answer; there is no leader."""
     observation = replace(observation, quorum=None)
     for changed in pods:
         observation = with_pod(without_node(observation, changed.ordinal), changed)
@@ -46,7 +46,7 @@ def decided(observation: Observation) -> act.Decision:
 
 @pytest.mark.parametrize("stuck", [never_started(1), crashing(1)], ids=["never", "crashing"])
 @pytest.mark.parametrize("observation", [blank(), healthy()], ids=["before formation", "after it"])
-def test_an_outdated_pod_that_cannot_start_is_made_anew_as_it_was_seen(
+def test_an_outdated_pod_that_cannot_start_is_recreated_as_it_was_seen(
     observation: Observation, stuck: Pod
 ) -> None:
     decision = decided(silent(observation, stuck))
@@ -94,8 +94,8 @@ def test_nothing_is_touched_once_the_storage_of_a_majority_is_gone() -> None:
     assert decision.guard == "never_rebootstrap"
 
 
-def test_old_claims_under_a_wrong_image_are_adopted_once_it_is_mended() -> None:
-    """One replica of an earlier resource answers, the others need the mended template."""
+def test_old_claims_under_a_wrong_image_are_adopted_once_it_is_fixed() -> None:
+    """One replica of an earlier resource answers, the others need the fixed template."""
     observation = replace(healthy(), latch=None)
     decision = decided(silent(observation, never_started(0), never_started(1)))
     assert isinstance(decision, act.DeletePod)

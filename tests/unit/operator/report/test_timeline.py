@@ -180,7 +180,7 @@ def test_every_condition_is_told_or_is_known_not_to_be() -> None:
     assert set(CONDITIONS) == set(CONDITION_ENTRIES) | elsewhere
 
 
-def test_it_goes_on_from_the_resource_whoever_wrote_it() -> None:
+def test_it_goes_on_from_the_resource_whichever_operator_wrote_it() -> None:
     """A new operator, or one that takes over, reads what the last one wrote."""
     written = {"status": WELL.model_dump(by_alias=True, exclude_none=True, mode="json")}
     read = last_status(written)

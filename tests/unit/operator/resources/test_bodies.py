@@ -132,7 +132,7 @@ def test_an_unchanged_spec_gives_the_same_digest_and_another_one_another() -> No
 
 
 def test_what_is_off_by_default_reaches_the_nodes_once_it_is_asked_for() -> None:
-    """And changes no pod before: a new operator must not roll anybody for it."""
+    """And changes no pod before: a new operator must not roll any pod for it."""
 
     def told(**settings: object) -> dict[str, str]:
         spec = {"nodeSettings": settings} if settings else {}
@@ -191,7 +191,7 @@ def test_a_latch_that_could_be_changed_is_none() -> None:
         {"clusterId": "c", "voters": "7"},
     ],
 )
-def test_a_latch_that_somebody_wrote_by_hand_is_refused_as_such(data: object) -> None:
+def test_a_latch_that_a_person_wrote_is_refused_as_such(data: object) -> None:
     """Whatever is in it: only a refusal reaches the condition, a crash would hide it."""
     body = latch(OWNER, "cluster", (), adopted=False) | {"data": data}
     with pytest.raises(ValueError, match="is not an immutable formation latch"):

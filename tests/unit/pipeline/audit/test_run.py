@@ -546,7 +546,7 @@ def test_a_flipped_bit_in_a_small_file(quorum: list[Path], audit: Run, name: str
 def test_a_first_segment_gone_though_a_snapshot_covers_it(
     quorum: list[Path], audit: Run, trimmed: bool
 ):
-    """A trim says where the log begins before it removes anything; here nobody has trimmed."""
+    """A trim says where the log begins before it removes anything; here no trim has happened."""
     if trimmed:
         trim(quorum, audit(quorum).replicas["node-0"]["snapshots"][0] // 2)
     assert audit(quorum).word == "ok"

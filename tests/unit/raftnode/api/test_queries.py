@@ -1,4 +1,4 @@
-"""Query parameters are checked before anybody is asked."""
+"""Query parameters are checked before the core is asked."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from raftnode.errors import RequestError
 
 
 class Clock:
-    """Goes on only when somebody works or sleeps."""
+    """Goes on only when a task works or sleeps."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -59,7 +59,7 @@ async def test_after_a_long_turn_the_next_waits_for_as_long(clock: Clock):
     turns = Turns()
     async with turns.turn():
         clock.now_s += 0.03
-    assert clock.slept == [0], "whoever is alone waits for nothing"
+    assert clock.slept == [0], "a task that is alone waits for nothing"
     async with turns.turn():
         pass
     assert clock.slept[1] == pytest.approx(0.03)

@@ -222,7 +222,7 @@ def test_each_file_that_cannot_be_used_is_named_with_its_reason(
             files.current()
 
 
-def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(
+def test_a_key_with_a_password_is_refused_and_no_person_is_asked_for_it(
     issued: CertificateFiles, clock: Clock
 ):
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - for this test

@@ -1,4 +1,4 @@
-"""What goes together in a client's credentials, and that they can be shown to anybody."""
+"""What goes together in a client's credentials, and that they can be shown to any reader."""
 
 from __future__ import annotations
 

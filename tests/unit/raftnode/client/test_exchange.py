@@ -101,7 +101,7 @@ async def test_the_request_is_sent_as_it_is_and_the_whole_answer_is_read():
     assert head.endswith(b"\r\n\r\nx")
 
 
-async def test_nobody_listening_means_that_nothing_was_sent():
+async def test_no_listener_means_that_nothing_was_sent():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = Endpoint(*probe.getsockname())

@@ -351,13 +351,13 @@ async def test_refusals_that_may_pass_are_retried():
     assert service.appends == 1
 
 
-async def test_deadline_with_nobody_there_says_what_each_said(absent):
-    nobody = absent()
-    async with quick(nobody, timeout_ms=200) as client:
+async def test_deadline_with_no_server_there_says_what_each_said(absent):
+    unused = absent()
+    async with quick(unused, timeout_ms=200) as client:
         with pytest.raises(UnavailableError, match="cannot connect: ") as caught:
             await client.put("a", b"1")
     assert isinstance(caught.value, NotDoneError)
-    assert list(caught.value.attempts) == [nobody]
+    assert list(caught.value.attempts) == [unused]
 
 
 # The rule.

@@ -99,12 +99,12 @@ def test_the_node_is_given_less_time_than_there_is_and_what_it_takes(left_ms: in
     assert answer_within_ms(left_ms) == given_ms
 
 
-def test_a_client_has_somebody_to_ask():
+def test_a_client_has_a_node_to_ask():
     with pytest.raises(ValueError, match="at least one host:port"):
         asker()
 
 
-async def test_nobody_is_asked_before_it_is_opened_nor_after_the_deadline():
+async def test_no_node_is_asked_before_it_is_opened_nor_after_the_deadline():
     asking = asker(A)
     with pytest.raises(RuntimeError, match="context manager"):
         await asking.ask(READ, 100, leader=True)

@@ -58,7 +58,7 @@ def test_servers_that_are_none_are_a_fault_of_usage(
     servers: str, capsys: pytest.CaptureFixture[str]
 ):
     async def work(client: QuorumClient) -> None:
-        raise AssertionError("nobody can be asked")
+        raise AssertionError("no node can be asked")
 
     with pytest.raises(typer.Exit) as caught:
         ask(Connection(servers, timeout_ms=100), work)

@@ -1,4 +1,4 @@
-"""The bar on long work: drawn for a person at a terminal, and for nobody else."""
+"""The bar on long work: drawn for a person at a terminal, and only then."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def at_a_terminal(*words: str) -> tuple[str, int]:
         while True:
             try:
                 part = os.read(ours, 1 << 16)
-            except OSError:  # how a terminal tells that nobody writes any more
+            except OSError:  # how a terminal tells that no process writes any more
                 break
             if not part:
                 break

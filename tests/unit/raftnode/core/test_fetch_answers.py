@@ -211,7 +211,7 @@ def test_a_leader_that_fences_ends_the_replica(fetcher: Fetcher):
 @pytest.mark.parametrize(
     "other",
     [{"epoch": Epoch(0)}, {"leader": key_of("3")}, {"leader": None}],
-    ids=["an epoch that is over", "another leads", "nobody leads"],
+    ids=["an epoch that is over", "another leads", "no replica leads"],
 )
 def test_an_answer_of_one_that_does_not_lead_counts_for_nothing(
     fetcher: Fetcher, other: dict[str, Any]
@@ -295,7 +295,7 @@ def test_a_log_that_diverges_is_cut_where_the_leader_says(fetcher: Fetcher):
 # -- who leads instead -------------------------------------------------------------------
 
 
-def test_another_leader_is_followed_by_hearsay_and_asked_at_once(fetcher: Fetcher):
+def test_another_leader_is_followed_as_a_stranger_reports_it_and_asked_at_once(fetcher: Fetcher):
     effects = fetcher.hear(
         error=ErrorCode.FENCED_LEADER_EPOCH,
         epoch=Epoch(4),
@@ -307,7 +307,7 @@ def test_another_leader_is_followed_by_hearsay_and_asked_at_once(fetcher: Fetche
     assert role.heard_at_ms is None
     assert [one.target for one in effects if isinstance(one, SendRequest)] == [key_of("3")]
     assert fetcher.fetching.failures == 1
-    # Hearsay may go round in circles.
+    # Epochs that strangers report may go round in circles.
     fetcher.hear("3", error=ErrorCode.FENCED_LEADER_EPOCH, epoch=Epoch(5), leader=key_of("1"))
     assert (fetcher.role.leader, fetcher.fetching.failures) == (key_of("1"), 2)
     assert fetcher.waits() == 2 * fetcher.book.config.retry_backoff_ms
@@ -345,7 +345,7 @@ def test_a_higher_epoch_without_a_leader_is_taken_by_who_may_stand(fetcher: Fetc
     answer = FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(4), None)
     book.give("4", ResponseReceived(key_of("1"), asked, answer))
     assert isinstance(observer.replica.role, Unattached)
-    assert observer.replica.epoch == 1, "nobody would ever lead it"
+    assert observer.replica.epoch == 1, "no replica would ever lead it"
 
 
 @pytest.mark.rule("S1", "P20")
@@ -373,10 +373,10 @@ def test_who_asks_for_pre_votes_remembers_whom_it_is_told_and_follows_in_a_later
 def test_who_knew_no_leader_takes_the_first_good_answer_and_what_it_brings(fetcher: Fetcher):
     fetcher.replica.become_unattached(Epoch(1))
     fetcher.book.wait(0, "2")
-    nobody = fetcher.replica.role
+    role = fetcher.replica.role
     fetcher.hear("2'", leader=key_of("2'"), batches=(batch(fetcher),))
     assert isinstance(fetcher.replica.role, Unattached), "its own address"
-    assert fetcher.replica.role is nobody
+    assert fetcher.replica.role is role
     fetcher.book.wait(0, "2")
     new = batch(fetcher)
     effects = fetcher.hear(batches=(new,), leader_endpoint=HERE, round_token=4)

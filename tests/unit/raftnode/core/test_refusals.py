@@ -411,7 +411,7 @@ def test_target_that_is_appended_and_not_committed_in_time_has_an_unknown_outcom
 
 
 @pytest.mark.rule("S24")
-def test_target_in_the_log_stays_wanted_though_nobody_waits_for_it():
+def test_target_in_the_log_stays_wanted_though_no_client_waits_for_it():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1000)
@@ -449,7 +449,7 @@ def test_as_many_changes_wait_as_the_configuration_says():
     "if False:",
 )
 def test_what_is_so_already_is_said_whatever_it_was_compared_with():
-    """Whoever asks again after a time-out compares with a record that its own change replaced."""
+    """A client that asks again after a timeout compares with a record that its own change replaced."""
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1000)
@@ -529,7 +529,7 @@ def test_what_a_version_rules_out_is_refused_with_what_to_do_about_it():
 
 
 @pytest.mark.rule("P34", "P35")
-def test_while_voters_are_reassigned_nobody_else_changes_them():
+def test_while_voters_are_reassigned_no_other_request_changes_them():
     """Who is asked for makes no difference, in the target or not."""
     book = Playbook.formed("1", "2", "3")
     for name in ("4", "5"):
@@ -642,7 +642,7 @@ def test_upgrade_is_given_up_with_the_last_that_waits_for_it_unless_it_is_in_the
 
 @pytest.mark.rule("S23")
 @pytest.mark.parametrize("replaced", ["4", "9"])
-def test_nothing_is_removed_for_what_replaces_itself_or_nobody(replaced: str):
+def test_nothing_is_removed_for_what_replaces_itself_or_no_voter(replaced: str):
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1000)
@@ -653,7 +653,7 @@ def test_nothing_is_removed_for_what_replaces_itself_or_nobody(replaced: str):
 
 
 @pytest.mark.rule("S23")
-def test_removal_of_what_was_replaced_waits_for_so_long_and_for_nobody():
+def test_removal_of_what_was_replaced_waits_for_so_long_and_for_no_answer():
     book = Playbook.formed("1", "2", "3")
     book.observer("3'")
     book.run(1000)

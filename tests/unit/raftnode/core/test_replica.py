@@ -198,7 +198,7 @@ def test_a_change_of_role_is_told_with_the_leader_and_nothing_else_is():
     made.become_follower(Epoch(2), TWO)
     assert made.effects == []
     assert isinstance(made.role, Follower)
-    assert made.role.heard_at_ms is None, "by hearsay unless it is said otherwise"
+    assert made.role.heard_at_ms is None, "from a stranger unless it is said otherwise"
     made.become_unattached(Epoch(2))
     assert made.effects == [
         Fact("role_changed", (("epoch", 2), ("role", "unattached"), ("leader", None)))
@@ -237,7 +237,7 @@ def test_who_may_stand_by_itself():
 
 
 @pytest.mark.rule("S1")
-def test_a_leader_at_its_own_address_is_nobody_and_delays_nothing():
+def test_a_leader_at_its_own_address_is_no_leader_and_delays_nothing():
     made, reborn = replica(), key_of("1'")
     before = made.role
     made.become_follower(Epoch(1), reborn)
@@ -249,7 +249,7 @@ def test_a_leader_at_its_own_address_is_nobody_and_delays_nothing():
     assert made.leader == TWO
     made.become_follower(Epoch(2), reborn)
     assert isinstance(made.role, Unattached)
-    assert made.state.leader == TWO, "it is durable that it follows nobody else in this epoch"
+    assert made.state.leader == TWO, "it is durable that it follows no other leader in this epoch"
 
 
 @pytest.mark.rule("P40")
@@ -307,7 +307,7 @@ def test_a_call_to_stand_ends_when_it_ends():
 
 
 @pytest.mark.rule("S31")
-def test_a_call_lasts_two_rounds_of_whoever_cannot_win():
+def test_a_call_lasts_two_rounds_of_the_candidate_that_cannot_win():
     book = Playbook.formed("1", "2", "3")
     book.observer("4")
     book.run(1000)

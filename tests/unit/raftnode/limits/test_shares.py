@@ -1,4 +1,4 @@
-"""Counts with a limit; who has little gets a part whoever has much."""
+"""Counts with a limit; a holder of little gets a part whichever others have much."""
 
 from __future__ import annotations
 

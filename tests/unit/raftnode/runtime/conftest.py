@@ -108,7 +108,7 @@ def storage() -> Storage:
 
 @pytest.fixture
 def replica_key() -> ReplicaKey:
-    """Somebody."""
+    """A replica."""
 
     return ReplicaKey(NodeId(1), uuid.UUID(int=7))
 

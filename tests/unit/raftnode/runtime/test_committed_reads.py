@@ -129,7 +129,7 @@ async def test_a_read_below_the_log_start_is_refused(reads):
 
 
 async def test_waiters_whose_time_ran_out_or_who_left_are_forgotten(reads, applier):
-    """A quiet quorum wakes nobody, and clients poll it all day."""
+    """A quiet quorum wakes no task, and clients poll it all day."""
     await asyncio.sleep(0)
     before = len(applier._waiters)
     for _ in range(20):

@@ -68,7 +68,7 @@ def test_time_goes_on_where_nothing_happens(monkeypatch: pytest.MonkeyPatch):
     assert replica.now_ms == 10_000, "the core's own time is its events'"
 
 
-def test_a_leader_is_ready_once_its_epoch_is_committed_and_nobody_else_ever():
+def test_a_leader_is_ready_once_its_epoch_is_committed_and_no_other_replica_ever():
     replica = make(Leader(Epoch(5), 0, epoch_start=Offset(3)))
     assert not description.is_caught_up(replica, CONFIG)
     replica.high_watermark = Offset(4)
@@ -77,7 +77,7 @@ def test_a_leader_is_ready_once_its_epoch_is_committed_and_nobody_else_ever():
     assert not caught_up(Blank())
 
 
-def test_nobody_is_ready_whose_own_disk_has_stalled():
+def test_no_node_is_ready_whose_own_disk_has_stalled():
     """Whatever its Fetches say: what it fetches does not become durable (S35)."""
     leader = Leader(Epoch(5), 0, epoch_start=Offset(3))
     for role in (Follower(OTHER, 0, caught_up_at_ms=10_000), leader):

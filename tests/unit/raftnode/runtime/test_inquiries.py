@@ -1,4 +1,4 @@
-"""Each request to the core has one answer; one that nobody waits for is given up."""
+"""Each request to the core has one answer; a request that no client waits for is given up."""
 
 import asyncio
 
@@ -79,7 +79,7 @@ async def test_a_request_that_takes_too_long_is_abandoned(inquiries, posted):
         await ask(inquiries, timeout_ms=1)
     assert caught.value.error == "TIMED_OUT"
     assert posted[1:] == [RequestAbandoned(posted[0].request_id)]
-    inquiries.answered(Done(posted[0].request_id))  # late, and nobody's
+    inquiries.answered(Done(posted[0].request_id))  # late, and for no request
 
 
 async def test_a_request_whose_client_left_is_abandoned(inquiries, posted):
@@ -91,7 +91,7 @@ async def test_a_request_whose_client_left_is_abandoned(inquiries, posted):
     assert inquiries._waiting == {}
 
 
-async def test_when_the_node_stops_nobody_waits_any_longer(inquiries):
+async def test_when_the_node_stops_no_client_waits_any_longer(inquiries):
     task = ask(inquiries)
     await asyncio.sleep(0)
     inquiries.fail_all(refusal("SHUTTING_DOWN", "stop"))

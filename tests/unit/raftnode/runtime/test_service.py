@@ -23,7 +23,7 @@ OTHER = ReplicaKey(NodeId(2), uuid.UUID(int=2))
 
 
 class Hung:
-    """Whoever asks the core waits for ever."""
+    """A request to the core waits for ever."""
 
     async def ask(self, *_args, **_kwargs):
         raise AssertionError("the core was asked")

@@ -173,7 +173,7 @@ def test_keys_that_come_and_go_between_two_scans_leave_nothing_behind():
     assert list(store.scan()) == [b"stays"]
 
 
-def test_it_is_let_go_bit_by_bit_but_not_what_somebody_reads() -> None:
+def test_it_is_let_go_bit_by_bit_but_not_what_a_reader_holds() -> None:
     store = KeyValueStore()
     for number in range(1000):
         store.apply(Offset(number), b"key %d" % number, b"value", epoch=Epoch(1))

@@ -53,9 +53,9 @@ def test_a_missing_file_is_refused_or_made_again(clean: bool) -> None:
         disk, wanted = stopped(clean=clean)
         disk.remove(path)
         found[path.name] = bit_flips.outcome(disk, wanted)
-    # What this one held is gone, untold: a memory of peers that may be empty (S3).
+    # What this one held is gone and not reported: a memory of peers that may be empty (S3).
     forgotten = {"peer-starts"}
-    # These only detect more, or are written anew with the segment that is read anyway; for a
+    # These only detect more, or are written again with the segment that is read anyway; for a
     # snapshot the older one is taken, and the log from there on.
     derived = ("index", "flushed-offset", ".checkpoint")
     for name, outcome in found.items():
@@ -68,7 +68,7 @@ def test_a_missing_file_is_refused_or_made_again(clean: bool) -> None:
     } == {"`STORAGE_CORRUPT`"}
 
 
-def test_a_missing_data_directory_is_not_made_anew() -> None:
+def test_a_missing_data_directory_is_not_recreated() -> None:
     disk, _ = stopped(clean=True)
     disk.remove(bit_flip_directories.ROOT)
     assert bit_flips.outcome(disk, None) == "`USAGE`"

@@ -89,7 +89,7 @@ async def test_strangers_give_way_to_voters_and_then_to_observers(replica, netwo
         assert {one.key for one in voters} < set(server.server.connections)
 
 
-async def test_whoever_says_no_hello_gives_way_to_whoever_comes(replica, network) -> None:
+async def test_a_connection_without_a_hello_gives_way_to_the_next(replica, network) -> None:
     """Half-open connections, upgrades without a hello, and many of them again and again."""
     server = replica(2, settings=FEW)
     await server.listen()

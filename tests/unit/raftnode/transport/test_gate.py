@@ -139,7 +139,7 @@ async def test_greeting_says_hello_and_nothing_else(gated) -> None:
     assert b.server.connections[a.key] == 1
 
 
-async def test_greeting_somebody_who_is_away_is_tried_once(replica) -> None:
+async def test_greeting_a_node_that_is_away_is_tried_once(replica) -> None:
     a, b = replica(1), replica(2)
     a.pool.greet(b.key)
     await asyncio.sleep(0.2)
@@ -148,7 +148,7 @@ async def test_greeting_somebody_who_is_away_is_tried_once(replica) -> None:
 
 
 async def test_greeting_the_bootstrap_addresses_leaves_out_the_own(gated, replica) -> None:
-    """It is over when each was tried once, whoever answers."""
+    """It is over when each was tried once, whichever replica answers."""
     a, _, b, _ = gated
     away = replica(3)
     a.addresses.bootstrap = (a.endpoint, away.endpoint, b.endpoint)

@@ -153,7 +153,9 @@ def test_who_is_refused(change: dict, expected: RefusalReason | None) -> None:
 @pytest.mark.without(
     "transport.hello:refusal_of", "if wanted is not None and wanted != dialled:", "if False:"
 )
-def test_address_is_advice_and_whoever_listens_there_must_be_the_one_that_is_wanted() -> None:
+def test_address_is_advice_and_the_replica_that_listens_there_must_be_the_one_that_is_wanted() -> (
+    None
+):
     old = ReplicaKey(B.node_id, A.directory_id)
     called, dialler = Identity(B, "c", 1), Hello(Identity(A, "c", 1), wants=old)
     refusal = refusal_of(called, dialler, wanted=old, dialled=B)

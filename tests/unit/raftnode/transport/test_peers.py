@@ -54,7 +54,7 @@ async def test_responses_may_come_later_and_out_of_order(replica) -> None:
     assert b.server.connections[a.key] == 1
 
 
-async def test_leader_named_in_a_response_is_learnt(replica) -> None:
+async def test_leader_named_in_a_response_is_learned(replica) -> None:
     a, b = await pair(replica)
     leader = replica(3).key
     a.pool.send(b.key, fetch(a.key), LONG_MS)
@@ -230,7 +230,7 @@ async def test_server_forgets_the_oldest_request_beyond_its_limit(replica) -> No
     assert answered == {1, 2}
 
 
-async def test_bootstrap_reaches_somebody_and_learns_who(replica) -> None:
+async def test_bootstrap_reaches_a_server_and_learns_which(replica) -> None:
     b = replica(2)
     await b.listen()
     a = replica(1, bootstrap=(Endpoint("127.0.0.1", 1), b.endpoint))
@@ -255,7 +255,7 @@ async def test_bootstrap_passes_over_its_own_address(replica) -> None:
         assert source == b.key
 
 
-async def test_bootstrap_fails_when_nobody_is_there(replica) -> None:
+async def test_bootstrap_fails_when_no_server_is_there(replica) -> None:
     a = replica(1)
     a.pool.send_bootstrap(fetch(a.key), LONG_MS)
     target, _, failure = await a.failures.get()

@@ -290,7 +290,7 @@ async def test_many_quorums_are_listed_and_the_worst_shown_in_full(
     assert (await client.ask("/q/test/q034"))[2].count("<section") == 1
 
 
-async def test_a_page_is_made_once_a_second_whoever_asks(
+async def test_a_page_is_made_once_a_second_for_all_clients(
     statuses: StatusCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []

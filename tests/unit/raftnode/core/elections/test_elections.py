@@ -124,7 +124,7 @@ def test_candidate_that_cannot_win_waits_and_then_asks_for_pre_votes_again():
 
 @pytest.mark.rule("P8")
 def test_refused_candidate_of_a_higher_epoch_does_not_delay_the_refuser():
-    """A longer log stands when it would have stood; who has no such time waits anew."""
+    """A longer log stands when it would have stood; who has no such time waits again."""
     book = candidate("1", "2", "3")
     short = LogPosition(Epoch(1), Offset(1))
 
@@ -218,7 +218,7 @@ def test_refused_candidate_of_the_same_epoch_changes_nothing():
 
 
 @pytest.mark.rule("S9")
-def test_epoch_of_a_voter_that_asks_in_vain_is_adopted_and_an_election_held_soon():
+def test_epoch_of_a_voter_that_asks_without_success_is_adopted_and_an_election_held_soon():
     book = candidate("1", "2", "3")
     asked = VoteRequest(
         Epoch(8), key_of("2"), key_of("3"), LogPosition(Epoch(1), Offset(1)), pre_vote=True
@@ -232,7 +232,7 @@ def test_epoch_of_a_voter_that_asks_in_vain_is_adopted_and_an_election_held_soon
 
 
 def test_voter_that_knows_no_leader_when_it_starts_stands_soon():
-    """Nobody is to be waited for."""
+    """No replica is to be waited for."""
     book = Playbook.formed("1", "2", "3")
     book["3"].replica.become_unattached(Epoch(7))
     book["3"].disk.state = book["3"].replica.state
@@ -249,7 +249,7 @@ def test_blank_replica_wants_never_to_be_woken():
 
 
 @pytest.mark.rule("P40")
-def test_who_asks_in_vain_waits_a_while_and_then_asks_again():
+def test_who_asks_without_success_waits_a_while_and_then_asks_again():
     book = Playbook.formed("1", "2", "3")
     book.isolate("2")
     book.stand("2")

@@ -145,8 +145,8 @@ def test_observer_leaves_a_leader_that_does_not_answer_when_its_time_is_up(
 
 
 @pytest.mark.rule("P23")
-def test_observer_whose_fetch_fails_asks_somebody_else_soon():
-    """It waits longer each time, but never more than a tenth of a fetch time-out."""
+def test_observer_whose_fetch_fails_asks_another_replica_soon():
+    """It waits longer each time, but never more than a tenth of a fetch timeout."""
     book = Playbook.formed("1", "2", "3")
     node = book.observer("4")
     waits: list[int] = []

@@ -58,7 +58,7 @@ def test_a_leader_wakes_at_the_first_of_its_deadlines():
     role.changes.append(change)
     assert wakes() == 3
     change.appended = Offset(4)
-    assert wakes() == 0, "nobody waits for it"
+    assert wakes() == 0, "no Fetch waits for it"
     change.request_ids.add(1)
     assert wakes() == 3
     role.upgrade = PendingUpgrade(2, deadline_ms=lost - 4)

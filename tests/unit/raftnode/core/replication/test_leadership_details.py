@@ -169,7 +169,7 @@ def test_leader_that_is_told_of_a_higher_epoch_follows_who_is_named_but_never_it
 
 
 @pytest.mark.rule("P14", "P15")
-def test_begin_is_sent_again_after_a_while_to_who_refused_and_to_nobody_else():
+def test_begin_is_sent_again_after_a_while_to_who_refused_and_to_no_other_voter():
     book = Playbook.formed("1", "2", "3")
     role = leader(book)
     two, three = role.progress[key_of("2")], role.progress[key_of("3")]

@@ -207,7 +207,7 @@ def test_only_voters_are_believed_by_who_has_any() -> None:
     old.become_follower(Epoch(9), key_of("4"))
     assert is_believed(old, key_of("4"))
     assert not is_believed(old, key_of("5"))
-    # Nobody in its own set could tell it.
+    # No replica in its own set could tell it.
     assert is_believed(Playbook.formed("1")["1"].replica, key_of("3"))
-    # It knows of no voters yet, so it has promised nothing to anybody.
+    # It knows of no voters yet, so it has promised nothing to any replica.
     assert is_believed(book["3"].replica, key_of("4"))

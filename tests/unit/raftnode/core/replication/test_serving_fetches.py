@@ -111,7 +111,7 @@ def test_a_fetch_with_no_news_for_it_waits_and_everything_it_says_is_noted(book:
     assert known.acknowledged == request.acknowledged_offset
     parked = leader(book).parked[key_of("2")]
     assert (parked.request_id, parked.request, parked.until_ms) == (77, request, now + 500)
-    # What it does not say any more, it said before; a version it says anew each time.
+    # What it does not say any more, it said before; a version it says again each time.
     later = replace(request, sequence=6, endpoint=None, round_token=2, raft_version_max=1)
     leader(book).round_token = 2
     ask(book, later, number=78)
@@ -138,7 +138,7 @@ def test_a_fetch_waits_as_long_as_it_says(book: Playbook):
 
 
 @pytest.mark.rule("P16", "P23")
-def test_who_waits_for_records_is_told_when_nobody_leads_any_more(book: Playbook):
+def test_who_waits_for_records_is_told_when_no_replica_leads_any_more(book: Playbook):
     ask(book, fetch(book))
     effects = book.give("1", ShutdownRequested())
     gone = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, Epoch(1), None)
@@ -218,7 +218,7 @@ def test_a_fetch_that_was_overtaken_says_nothing_of_what_is_there_now(book: Play
     ):
         assert refusals(ask(book, stale)) == [ErrorCode.INVALID_REQUEST]
         assert known == before
-    # A later start counts its Fetches anew, and is no duplicate.
+    # A later start counts its Fetches from 1 again, and is no duplicate.
     later = replace(fetch(book), sequence=0, incarnation=known.incarnation + 1)
     assert refusals(ask(book, later, number=78)) == [ErrorCode.NONE], "the one that waited"
     assert known.sequence == 0

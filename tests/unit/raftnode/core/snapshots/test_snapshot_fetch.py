@@ -180,7 +180,7 @@ def test_a_piece_up_to_the_end_fits(fetcher: Fetcher):
     assert [one for one in fetcher.hear(size=10) if isinstance(one, StoreSnapshotPiece)]
 
 
-def test_a_file_of_another_size_is_begun_anew(fetcher: Fetcher):
+def test_a_file_of_another_size_is_begun_again(fetcher: Fetcher):
     """A new leader of another program: its bytes do not go on those that are here."""
     snapshot = fetcher.request.snapshot
     fetcher.replica.download = Download(snapshot, 30, SIZE)
@@ -205,7 +205,7 @@ def test_a_file_of_another_size_is_begun_anew(fetcher: Fetcher):
     ],
     ids=["given up", "another", "another place", "storing"],
 )
-def test_a_piece_that_nobody_waits_for_any_more_changes_nothing(
+def test_a_piece_that_no_fetch_waits_for_any_more_changes_nothing(
     fetcher: Fetcher, meanwhile: Download | str | None
 ):
     snapshot = fetcher.request.snapshot
@@ -237,7 +237,7 @@ def test_a_leader_that_fences_ends_the_replica(fetcher: Fetcher):
 @pytest.mark.parametrize(
     "other",
     [{"epoch": Epoch(0)}, {"leader": key_of("2")}, {"leader": None}],
-    ids=["an epoch that is over", "another leads", "nobody leads"],
+    ids=["an epoch that is over", "another leads", "no replica leads"],
 )
 def test_an_answer_of_one_that_does_not_lead_counts_for_nothing(
     fetcher: Fetcher, other: dict[str, Any]
@@ -279,7 +279,7 @@ def test_one_that_leads_no_more_says_whom_to_ask(fetcher: Fetcher):
     assert isinstance(role, Follower)
     assert (fetcher.replica.epoch, role.leader) == (5, key_of("2"))
     assert role.leader_endpoint == Endpoint("next.example", 9093)
-    assert role.heard_at_ms is None  # by hearsay only
+    assert role.heard_at_ms is None  # only from a stranger
     assert fetcher.replica.download == Download(fetcher.request.snapshot)
     sent = [one for one in effects if isinstance(one, SendRequest)]
     assert [(one.target, one.request.snapshot) for one in sent] == [
@@ -310,7 +310,7 @@ def test_a_piece_that_does_not_come_is_asked_for_again(fetcher: Fetcher):
     assert 0 < fetcher.waits() <= fetcher.book.config.retry_backoff_max_ms
 
 
-def test_what_the_storage_cannot_use_is_begun_anew_without_haste(fetcher: Fetcher):
+def test_what_the_storage_cannot_use_is_begun_again_without_haste(fetcher: Fetcher):
     fetcher.hear()
     other = LogPosition(Epoch(1), Offset(1))
     assert fetcher.book.give("4", SnapshotRefused(other, "of another")) == []
@@ -416,7 +416,7 @@ def test_an_offer_that_is_not_wanted_is_asked_about_later(fetcher: Fetcher):
     assert fetcher.waits() == fetcher.book.config.retry_backoff_ms
 
 
-def test_while_the_storage_works_an_offer_makes_nobody_hurry(fetcher: Fetcher):
+def test_while_the_storage_works_an_offer_makes_no_fetch_hurry(fetcher: Fetcher):
     fetcher.hear()
     fetcher.fetching.next_at_ms = 0
     busy = replace(fetcher.replica.download)

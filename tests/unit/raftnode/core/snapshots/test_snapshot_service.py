@@ -1,4 +1,4 @@
-"""What a leader answers to whoever fetches a snapshot, and what it notes of it."""
+"""What a leader answers to a replica that fetches a snapshot, and what it notes of it."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ async def test_what_is_reserved_while_the_disk_is_low_is_given_back_too(watched,
         nonlocal free
         looks.append(free_bytes)
         if len(looks) == 1:
-            # Room for the next segment, and then somebody else takes some.
+            # Room for the next segment, and then another process takes some.
             assert segment.reserve(500) is None
             free = 650
         elif len(looks) == 3:

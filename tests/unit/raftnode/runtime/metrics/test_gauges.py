@@ -110,7 +110,7 @@ def test_only_what_the_quorum_is_described_with_counts_as_observer(registry):
     described = describe(replica)
     assert [observer.key for observer in described.observers] == [THIRD]
     assert registry.get_sample_value("raftnode_observers") == 1
-    # It last fetched when the clock began, so AddVoter would wait for it in vain.
+    # It last fetched when the clock began, so AddVoter would wait for it without success.
     assert registry.get_sample_value("raftnode_possible_voters") == 0
 
 

@@ -164,7 +164,7 @@ async def test_a_voter_is_believed_once(bench) -> None:
         Refusal(RefusalReason.WRONG_REPLICA, "why", VOTER, "c"),
     ],
 )
-async def test_nobody_else_stops_a_voter(bench, refusal: Refusal) -> None:
+async def test_no_other_replica_stops_a_voter(bench, refusal: Refusal) -> None:
     """Taking any part of the condition out of `Gatekeeper.refused` makes this fail."""
     bench.gate.refused(refusal)
     assert bench.stale == []
@@ -172,7 +172,7 @@ async def test_nobody_else_stops_a_voter(bench, refusal: Refusal) -> None:
 
 @pytest.mark.parametrize("voters", [(), (OWN,)])
 async def test_a_replica_without_other_voters_believes_its_cluster(voters) -> None:
-    """It could not be told by anybody else."""
+    """No other replica could tell it."""
     bench = Bench(voters=voters)
     bench.gate.refused(stale(STRANGER, "another"))
     assert bench.stale == []

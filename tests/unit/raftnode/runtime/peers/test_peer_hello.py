@@ -113,7 +113,7 @@ async def three(session_network: LoopbackNetwork) -> AsyncIterator[tuple[Peer, P
 
 @pytest.fixture
 async def greets(monkeypatch) -> AsyncIterator[Callable[[Peer], None]]:
-    """Has somebody greet from now on, a hundred times as often as a node does."""
+    """Has a node greet from now on, a hundred times as often as a node does."""
     monkeypatch.setattr(peer_hello, "INTERVAL_S", 0.01)
     monkeypatch.setattr(peer_hello, "ALONE_INTERVAL_S", 0.3)
     tasks: list[asyncio.Task[None]] = []
@@ -143,7 +143,7 @@ async def test_who_needs_a_vote_or_has_no_voters_says_nothing_before(three, alon
     assert (two.heard, other.heard) == ([], [])
 
 
-async def test_the_voters_are_kept_connected_and_nobody_else(three, greets):
+async def test_the_voters_are_kept_connected_and_no_other_replica(three, greets):
     one, two, other = three
     one.knows(one, two)
     greets(one)
@@ -163,7 +163,7 @@ async def test_the_voters_are_kept_connected_and_nobody_else(three, greets):
 async def test_the_only_voter_asks_at_each_address_again_and_again_but_seldom(
     three, greets, monkeypatch
 ):
-    """Whoever has outgrown it may have been away when it started."""
+    """A replica that has outgrown it may have been away when it started."""
     one, two, other = three
     rounds, greet_bootstrap = 0, one.pool.greet_bootstrap
 
@@ -188,7 +188,7 @@ async def test_the_only_voter_asks_at_each_address_again_and_again_but_seldom(
     assert 2 <= rounds <= took / 0.3
 
 
-async def test_a_blank_one_greets_nobody(three, greets):
+async def test_a_blank_replica_greets_no_other(three, greets):
     one, two, other = three
     one.knows()
     greets(one)

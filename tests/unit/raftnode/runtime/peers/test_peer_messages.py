@@ -142,7 +142,7 @@ def test_a_request_for_a_vote_ends_with_its_round(around):
     assert around.pool.sent == [(PEER, VOTE, 1000)]
 
 
-def test_addresses_are_learnt_from_leaders_and_from_those_who_dial(around):
+def test_addresses_are_learned_from_leaders_and_from_those_who_dial(around):
     leader = ReplicaKey(NodeId(3), uuid.UUID(int=33))
     response = FetchResponse(ErrorCode.NONE, Epoch(3), leader, Endpoint("leader", 1))
     around.peering.on_response(PEER, FETCH, response)

@@ -61,7 +61,7 @@ def test_a_longer_promise_is_forgotten_once_it_is_over(path: Path) -> None:
 
 
 class Door:
-    """A lock that tells when somebody finds it taken."""
+    """A lock that tells when a thread finds it taken."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock

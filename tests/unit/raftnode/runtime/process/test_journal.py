@@ -1,4 +1,4 @@
-"""The journal is as the settings say, and nobody dies of a journal that cannot be written."""
+"""The journal is as the settings say, and no node dies of a journal that cannot be written."""
 
 import json
 import subprocess

@@ -22,6 +22,6 @@ def test_last_words_name_the_reason(tmp_path):
     assert json.loads(path.read_text()) == {"reason": "STORAGE_LOST", "message": "gone"}
 
 
-def test_last_words_that_nobody_wants_are_not_an_error(tmp_path):
+def test_last_words_that_no_reader_wants_are_not_an_error(tmp_path):
     write_termination_message(None, ExitCode.OK, "")
     write_termination_message(tmp_path / "no" / "such", ExitCode.OK, "")

@@ -14,7 +14,7 @@ async def fail() -> None:
     raise LookupError("x")
 
 
-async def test_a_task_that_nobody_holds_lives_on():
+async def test_a_task_without_another_reference_lives_on():
     done = asyncio.Event()
 
     async def work() -> None:

@@ -283,7 +283,7 @@ def run_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def damage(rig: Rig, one: SnapshotId, problem: str = "rotten") -> SnapshotDamage:
-    """As somebody finds it who looks now."""
+    """As a reader finds it now."""
     return SnapshotDamage(one, problem, rig.snapshots.now_s())
 
 
@@ -313,7 +313,7 @@ async def test_a_damaged_newest_one_is_set_aside_and_made_again_at_once(make, st
     assert rig.snapshots.ids() == [first.snapshot_id, second]
     assert rig.last_end == 60
     assert rig.taken[2].snapshot.end_offset == 60
-    # The disk has rotted all the same.
+    # The disk is corrupt all the same.
     assert rig.disk.info().damage == (found.problem,)
     assert rig.metrics.storage_damaged._value.get() == 1
     assert rig.metrics.snapshots_damaged._value.get() == 1
@@ -429,7 +429,7 @@ async def test_an_older_one_that_is_damaged_too_is_set_aside_and_none_is_offered
         await until(lambda: bool(rig.taken))
     assert rig.taken == [SnapshotLost(ends[1].position, None)]
     assert rig.snapshots.ids() == []
-    # Each is told, whoever found it.
+    # Each is reported, whichever part found it.
     assert rig.metrics.snapshots_damaged._value.get() == 2
     assert [one["snapshot"] for one in logged if one["event"] == "snapshot_damaged"] == [
         str(ends[1]),

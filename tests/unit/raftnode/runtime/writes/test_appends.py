@@ -62,7 +62,7 @@ class Core:
 
 
 async def held(**settings: int) -> Core:
-    """With a batch that is being flushed and that nobody has committed: the next ones wait."""
+    """With a batch that is being flushed and that is not committed: the next ones wait."""
     core = Core(**settings)
     core.write(b"before")
     await turns()
@@ -326,7 +326,7 @@ async def test_a_write_whose_time_runs_out_later_may_be_done():
     await turns()
     assert await error_of(asked) == ("TIMED_OUT", "unknown")
     core.accept(core.asked[0])
-    core.appends.committed(Offset(1))  # nobody listens any more; nothing breaks
+    core.appends.committed(Offset(1))  # no client listens any more; nothing breaks
     appended = core.write(b"2", timeout_ms=5)
     await turns()
     core.accept(core.asked[1])
@@ -367,7 +367,7 @@ async def test_a_cancelled_write_leaves_the_queue_and_takes_no_other_with_it():
     assert (await kept).base_offset == 1
 
 
-async def test_a_write_cancelled_after_its_append_disturbs_nobody():
+async def test_a_write_cancelled_after_its_append_disturbs_no_other():
     core = Core()
     cancelled, kept = core.write(b"1"), core.write(b"2")
     await turns()
@@ -392,7 +392,7 @@ async def test_a_refused_batch_is_not_done_and_the_next_follows():
     await later
 
 
-async def test_a_refusal_of_another_request_is_nobody_s_here():
+async def test_a_refusal_of_another_request_belongs_to_no_write():
     core = Core()
     assert not core.appends.refused(Refused(77, NotStartedInTime(Awaited.LEADER)))
 
@@ -447,7 +447,7 @@ async def test_when_the_node_stops_everybody_hears_what_is_true():
     assert core.appends.queued_bytes == 0
 
 
-async def test_records_that_make_no_batch_are_refused_and_block_nobody():
+async def test_records_that_make_no_batch_are_refused_and_block_no_other():
     """Were the request noted first, every later batch would wait for its answer for ever."""
     core = Core(batch_bytes_max=1)
     empty, good = core.write(), core.write(b"1")

@@ -240,7 +240,7 @@ def test_a_latch_of_an_earlier_program_is_missed_from_the_next_start_on() -> Non
         open_on(disk)
 
 
-def test_a_power_cut_while_the_latch_is_written_refuses_nobody() -> None:
+def test_a_power_cut_while_the_latch_is_written_refuses_no_start() -> None:
     for nth in range(100):
         disk = blank()
         directory = open_on(disk)

@@ -188,7 +188,7 @@ def test_formatting_by_hand_gives_the_uuid_and_the_latch_once() -> None:
 
 @pytest.mark.parametrize("latch", [None, LATCH])
 def test_a_flipped_bit_of_an_unfinished_format_makes_no_other_replica(latch) -> None:
-    """Formed by hand, another UUID would be a replica that nobody has as a voter."""
+    """Formed by hand, another UUID would be a replica that no voter set has."""
     disk = blank()
     disk.faults.append(Fault("unlink", errno.EIO, path_part="formatting"))
     with pytest.raises(StorageFailedError):

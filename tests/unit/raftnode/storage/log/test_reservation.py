@@ -163,7 +163,7 @@ def test_a_start_behind_a_torn_tail_gives_back_both():
     assert rooms(disk)[-1] == (end, end)
 
 
-def test_a_start_reserves_anew():
+def test_a_start_reserves_again():
     """Not what was left: a crash may have put bytes there that no longer count."""
     disk = killed()
     cut: list[int] = []
@@ -194,7 +194,7 @@ def test_a_truncated_log_reserves_for_the_segment_that_it_then_ends_with():
         assert is_reserved(disk)
 
 
-def test_a_truncation_frees_the_room_also_where_there_is_too_little_to_reserve_it_anew():
+def test_a_truncation_frees_the_room_also_where_there_is_too_little_to_reserve_it_again():
     disk = empty()
     log = open_log(disk, replace(RESERVING, free_bytes_kept=1 << 20))
     write(log, 2)

@@ -93,7 +93,7 @@ def test_rot_with_nothing_whole_behind_it_is_cut() -> None:
 
 
 def test_batches_that_a_client_wrote_as_a_value_are_not_behind_the_torn_batch() -> None:
-    """Else whoever may write could have every replica refuse its disk after a power cut."""
+    """Else any client that may write could have every replica refuse its disk after a power cut."""
     disk = ending_with(holding(2, batch(3, 100).data + batch(7, 100).data))
     disk.overwrite(PATH, disk.content(PATH)[:-200])
     log = reopen(disk)

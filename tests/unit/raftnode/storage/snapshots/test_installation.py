@@ -341,14 +341,14 @@ def test_pieces_are_given_of_whole_ones_only_and_keep_them():
     beyond = snapshots.read_piece(first, len(content), 20)
     assert beyond is not None
     assert beyond.data == b""
-    # Somebody is fetching it: the next one does not make it superfluous yet.
+    # A replica is fetching it: the next one does not make it superfluous yet.
     second = take(6)
     assert snapshots.ids() == [first, second]
     now[0] += 31
     third = take(7)
     assert snapshots.ids() == [third]
     assert snapshots.read_piece(first, 0, 10) is None
-    # One that nobody has read here may be anything.
+    # A snapshot that was not read here may be anything.
     assert snapshots_of(disk).read_piece(third, 0, 10) is None
 
 

@@ -128,17 +128,17 @@ def test_every_cut_is_found_and_every_byte_too_many() -> None:
             read(disk)
 
 
-def test_a_batch_left_out_is_found_though_the_offsets_are_mended() -> None:
+def test_a_batch_left_out_is_found_though_the_offsets_are_repaired() -> None:
     """Offsets lie outside the checksum: the footer's count tells."""
     disk = new_disk()
     path = write(disk, entries(1200))
     parts = batches(disk.content(path))
     assert len(parts) == 5
-    mended, offset = b"", 0
+    repaired, offset = b"", 0
     for part in (parts[0], parts[1], *parts[3:]):
-        mended += stamp(part, Offset(offset), ID.epoch)
+        repaired += stamp(part, Offset(offset), ID.epoch)
         offset += read_header(part).record_count
-    disk.overwrite(path, mended)
+    disk.overwrite(path, repaired)
     with pytest.raises(SnapshotDamagedError, match="the footer says"):
         read(disk)
 

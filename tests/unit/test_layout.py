@@ -170,19 +170,26 @@ def test_links_between_pages_lead_somewhere():
 
 
 def _overviews():
-    for package in sorted(PRODUCT):
+    for package in sorted({*PRODUCT, "kraftquorum_observability"}):
         for path in sorted(ROOT.glob(f"*/{package}/**/__init__.py")):
             text = ast.get_docstring(ast.parse(path.read_text())) or ""
-            if "\n- " in text:
+            if "\n- `" in text:
                 yield pytest.param(path, text, id=str(path.parent.relative_to(ROOT)))
 
 
-@pytest.mark.parametrize(("path", "text"), list(_overviews()))
-def test_a_list_of_modules_names_each_module(path, text):
-    modules = {
+def _modules(package: Path) -> set[str]:
+    return {
         entry.stem
-        for entry in path.parent.iterdir()
+        for entry in package.iterdir()
         if (entry.suffix == ".py" or (entry / "__init__.py").exists())
         and not entry.stem.startswith("_")
     }
+
+
+@pytest.mark.parametrize(("path", "text"), list(_overviews()))
+def test_a_list_of_modules_names_each_module_and_no_other(path, text):
+    modules = _modules(path.parent)
     assert {name for name in modules if not re.search(rf"\b{name}\b", text)} == set()
+    heads = re.findall(r"(?m)(?:^- |; )((?:`\w+`(?: \(pure\))?(?:, )?)+):", text)
+    listed = {name for head in heads for name in re.findall(r"`(\w+)`", head)}
+    assert listed - modules == set()

@@ -2,6 +2,13 @@
 
 This module has the public names; nothing here opens a file. `raftnode.logfiles` reads the files
 of a replica in this format.
+
+- `batch`: record batches; `usual_record`: their usual record, decoded faster;
+- `control`: control records, for the core; `control_fields`: the same with names, for people;
+- `epochs`: where each epoch starts; `index`: the sparse indexes of a segment;
+- `snapshot`: name, header and footer of a snapshot file; `snapshot_fields`: what we add to them;
+- `encoding`: Kafka's primitive values;
+- `sealed_json`: small JSON files with a checksum, as the storage writes them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The kraftquorum node: one replica of a quorum, its clients and its command line.
 
 A client's write comes in through `api`, as HTTP or as an operation of a session (`session` has the
-format). `runtime` gathers writes and gives them to `core`, which decides. `runtime` carries the
-decisions out: on disk with `storage`, to peers with `transport` and `wire`, and into the key-value
-store of `statemachine`.
+format). `runtime.writes` gathers writes and gives them to `core`, which decides: on the leader in
+`core.replication.leadership`, on a follower in `core.replication.fetcher`. `runtime.driver` carries
+the decisions out: on disk with `storage`, to peers with `transport` and `wire`, and into the
+key-value store of `statemachine`.
 
 - `core`: Raft as a pure function;
 - `runtime`: the process around it;

@@ -1,4 +1,4 @@
-"""What is left out of a world's form to find equal ones: nothing that a replica or a client could see."""
+"""What is left out of a world's form to find equal ones: nothing that could be seen."""
 
 import pytest
 

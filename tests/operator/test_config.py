@@ -125,7 +125,7 @@ def test_a_quorum_whose_settings_are_refused_is_formed_once_they_are_right(krq, 
 def test_data_from_before_the_default_keeps_every_record_until_a_person_says_otherwise(
     krq, operators
 ) -> None:
-    """Claims without the mark, as an operator from before made them, and a recreated StatefulSet."""
+    """Claims without the mark, as an earlier operator made them, and a recreated StatefulSet."""
     operator = operators.start()
     krq.apply(voters=3)
     krq.ready(3)

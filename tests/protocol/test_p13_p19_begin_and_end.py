@@ -72,7 +72,7 @@ def test_p13_begin_of_a_lower_epoch_is_fenced():
     "False and (",
 )
 def test_p14_leader_that_is_fenced_follows():
-    """No other message says it: what the replica takes over it persists, and fetches from the leader."""
+    """What the replica takes over it persists, and it fetches from the leader."""
     book = Playbook.formed("1", "2", "3")
     book.isolate("1")
     fenced = BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, Epoch(2), key_of("2"))

@@ -1,7 +1,7 @@
 """A leadership transfer on request: the log first, then the leadership (P17, P18, P34).
 
-EndQuorumEpoch alone makes of a transfer under load an election that the successor may lose, and
-of the writes on their way unknown outcomes.
+EndQuorumEpoch alone turns a leadership transfer under load into an election that the successor may
+lose, and leaves the writes on their way with unknown outcomes.
 """
 
 import pytest

@@ -27,7 +27,7 @@ CLEAN = (
 )
 """The packages without such names. A package that loses its last one is added here."""
 
-NOUNS = {"encoding", "framing", "matching", "scaling"}
+NOUNS = {"encoding", "framing", "matching", "scaling", "signing"}
 """Nouns of the field that end in -ing. Log matching is a property of Raft."""
 
 METAPHORS = {

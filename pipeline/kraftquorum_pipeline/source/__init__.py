@@ -6,7 +6,8 @@
 - `files`, `filepart`: plan and read parts of a replica's segments and snapshots;
 - `voters`: the voter set, from the files of a replica;
 - `committed_end`: the proven committed end, from the files of the replicas alone;
-- `rows`, `decode`: from records to Arrow.
+- `decode`: Arrow rows of data records in files, thousands at once; `rows`: of records from the API,
+  and of the other kinds.
 
 A part is a small value that Spark sends to an executor; a read needs nothing but the part.
 """

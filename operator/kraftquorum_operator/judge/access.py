@@ -41,11 +41,12 @@ def access_obstacle(observation: Observation) -> tuple[str, str] | None:
         return observation.access_faults[0].reason, f"{'; '.join(shown)}; {kept}"
     if not observation.access_written:
         return "NotWritten", "the operator has not written the access file yet"
-    unguarded = [pod.name for pod in observation.pods if not pod.guarded and not pod.terminating]
+    # A pod that is being deleted answers until its process ends.
+    unguarded = [pod.name for pod in observation.pods if not pod.guarded]
     if unguarded:
         return (
             "RollingOut",
-            f"{', '.join(unguarded)}: allows every request until the operator restarts the pod",
+            f"{', '.join(unguarded)}: allows every request until the pod has restarted",
         )
     return None
 

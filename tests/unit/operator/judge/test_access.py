@@ -155,6 +155,22 @@ def test_the_condition_is_true_once_every_pod_has_the_file_that_is_wanted() -> N
     assert (done.status, done.reason) == ("True", "Enforced")
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.judge.access:access_obstacle",
+    "if not pod.guarded",
+    "if not pod.guarded and not pod.terminating",
+)
+def test_a_pod_that_is_being_deleted_allows_every_request_until_it_is_gone() -> None:
+    guarded = observed(replace(FACTS, files=AccessFiles()), guarded=True)
+    written = dict(desired(spec(), guarded).bodies[FILE])
+    old, *others = guarded.pods
+    going = replace(guarded, pods=(replace(old, guarded=False, terminating=True), *others))
+    rolling = ready(desired(spec(), going, written).mark(going))
+    assert rolling is not None
+    assert rolling.reason == "RollingOut"
+    assert rolling.message.startswith(f"{old.name}: ")
+
+
 def test_a_secret_of_another_owner_is_not_the_access_file() -> None:
     facts = replace(observed(guarded=True), refused=((FILE, "it belongs to another owner"),))
     condition = ready(desired(spec(), facts).mark(facts))

@@ -1,0 +1,33 @@
+"""The commands of the page on a lost majority, run as a reader runs them, on real nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guidelib.reader import ClusterReader
+
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
+
+
+def test_a_lost_quorum_is_exported_and_loaded_as_the_page_says(
+    krq, operators, tmp_path: Path
+) -> None:
+    operators.start()
+    krq.apply(voters=3, tls=None)
+    krq.ready(3)
+    reader = ClusterReader("operations/quorum-loss.md", tmp_path, krq.cluster, krq.namespace)
+    for key in ("colour", "shop/a key"):
+        code, printed = reader.type(f"kubectl exec demo-0 -- raftnode kv put '{key}' 'a value'")
+        assert code == 0, printed
+    for ordinal in (1, 2):
+        krq.wipe(ordinal)
+    reader.until_shows("look")
+    reader.run("offsets")
+    reader.run("keep")
+    reader.run("export")
+    # The operator of a paused quorum changes nothing of it, and forms another one.
+    reader.save("resource", "demo-b.yaml")
+    reader.run("new")
+    reader.run("load")

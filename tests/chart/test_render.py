@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from guidelib.pages import Page
 from kraftquorum_devcluster import chart
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.paths import binaries_dir
@@ -665,3 +666,19 @@ def test_each_dashboard_is_a_config_map_as_it_is_in_its_file() -> None:
     assert len(files) == 4
     for name, path in files.items():
         assert json.loads(found[name]) == json.loads(path.read_text())
+
+
+def test_the_values_of_the_page_on_metrics_name_the_readers(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(Page("howto/lock-down-metrics.md").examples["values"])
+    objects = chart.render(f"--values={values}")
+    [binding] = [
+        body
+        for body in of_kind(objects, "ClusterRoleBinding")
+        if body["roleRef"]["name"] == "kraftquorum-metrics-reader"
+    ]
+    reader = {"kind": "ServiceAccount", "name": "prometheus-k8s", "namespace": "monitoring"}
+    assert binding["subjects"] == [reader]
+    assert of_kind(objects, "ServiceMonitor")
+    assert of_kind(objects, "PodMonitor")
+    chart.conform(objects)

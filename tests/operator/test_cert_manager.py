@@ -1,7 +1,8 @@
 """`tls.mode: CertManager` on a real API server with cert-manager's own CRDs.
 
-The quick test has an issuer of its own, which signs Certificates as cert-manager does. The others
+The quick tests have an issuer of their own, which signs Certificates as cert-manager does. The others
 have cert-manager's controllers: an issuer `SelfSigned` makes a CA, and an issuer `CA` signs by it.
+The steps of the how-to run with both.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from guidelib.reader import ClusterReader
 from kraftquorum_demo.environment import NoDns
 from kraftquorum_devcluster.certmanager import install_crds, remove_crds, running_controllers
 from kraftquorum_devcluster.errors import CommandError
@@ -133,7 +135,8 @@ class Signer:
 
     def _serve(self, certificate: dict[str, Any], secret: dict[str, Any] | None) -> None:
         spec, name = certificate["spec"], certificate["metadata"]["name"]
-        mark = {"test/uris": ",".join(spec["uris"]) if self.keeps_uris else ""}
+        names = spec.get("uris", [])
+        mark = {"test/uris": ",".join(names) if self.keeps_uris else ""}
         annotations = secret["metadata"].get("annotations", {}) if secret is not None else {}
         conditions = certificate.get("status", {}).get("conditions", [])
         again = any((c["type"], c["status"]) == ("Issuing", "True") for c in conditions)
@@ -142,9 +145,13 @@ class Signer:
                 self._report(certificate, "False", self.why_not)
                 return
             hosts = frozenset([*spec.get("dnsNames", []), *spec.get("ipAddresses", [])])
-            uris = frozenset(spec["uris"] if self.keeps_uris else [])
+            uris = frozenset(names if self.keeps_uris else [])
             leaf = LeafNames(name, uris, hosts)
-            pair = issue_leaf(self.authority, leaf, 172_800, time.time())
+            pair = (
+                self.authority
+                if spec.get("isCA")
+                else issue_leaf(self.authority, leaf, 172_800, time.time())
+            )
             ca = self.authority.certificate
             entries = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": ca}
             body = {
@@ -153,7 +160,7 @@ class Signer:
                 "type": "kubernetes.io/tls",
                 "metadata": {
                     "name": spec["secretName"],
-                    "labels": spec["secretTemplate"]["labels"],
+                    "labels": spec.get("secretTemplate", {}).get("labels", {}),
                     "annotations": {"cert-manager.io/certificate-name": name} | mark,
                 },
                 "data": {key: base64.b64encode(value).decode() for key, value in entries.items()},
@@ -319,6 +326,40 @@ def quorum_certificates(krq) -> list[dict[str, Any]]:
 def revisions_of(krq) -> set[tuple[str, int]]:
     """How often cert-manager has issued each Certificate."""
     return {(b["metadata"]["name"], b["status"]["revision"]) for b in quorum_certificates(krq)}
+
+
+def follow_the_page(krq, folder: Path) -> None:
+    """All steps of the how-to but the first, which changes the rights of a release."""
+    reader = ClusterReader("howto/cert-manager.md", folder, krq.cluster, krq.namespace)
+    reader.save("issuer", "issuer.yaml")
+    reader.run("authority")
+    reader.save("resource", "demo.yaml")
+    reader.run("apply")
+    assert reader.run("failing") == ""
+    before = mounted(krq)
+    reader.run("renew")
+    krq.until("renewed", lambda: is_renewed(krq, before, "demo-0", "demo-1", "demo-2"))
+    assert mounted(krq)["ca.crt"] == before["ca.crt"]
+
+
+@pytest.mark.extended
+def test_certificates_are_issued_and_renewed_as_the_page_says(
+    krq, operators, tmp_path: Path
+) -> None:
+    install_crds(krq.cluster)
+    operators.start()
+    with Signer(krq).running():
+        follow_the_page(krq, tmp_path)
+
+
+@pytest.mark.nightly
+def test_the_real_cert_manager_issues_and_renews_as_the_page_says(
+    krq, operators, tmp_path: Path
+) -> None:
+    install_crds(krq.cluster)
+    operators.start()
+    with running_controllers(krq.cluster, krq.namespace, tmp_path / "cert-manager.log"):
+        follow_the_page(krq, tmp_path)
 
 
 @pytest.mark.nightly

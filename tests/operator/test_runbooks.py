@@ -1,22 +1,20 @@
 """Every command of the runbooks, run on a quorum: what reads is run, what changes is tried.
 
 Changes are sent with `--dry-run=server`: the API server checks all of it and keeps nothing.
-`kubectl exec POD -- raftnode …` needs a real kubelet, so the program is run here and asks the
-same replica. What is about the operator's Deployment is compared with what the chart makes.
+`kubectl exec POD -- raftnode …` runs the program here, which asks the same replica. What is about the operator's Deployment is compared with what the chart makes.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from guidelib.reader import ClusterReader
 from kraftquorum_devcluster.errors import CommandError
 
 pytestmark = [
@@ -26,9 +24,9 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
 CHANGES = {"delete", "patch", "scale", "cordon", "apply"}
 API_PORT = 9080
+REFUSED = 3
 MISSING_HERE = {
     ("patch", "pvc"): "must support resize",
     ("top", "pod"): "Metrics API not available",
@@ -53,8 +51,8 @@ def found() -> list[str]:
 class Reader:
     """A person who has set the variables and types the commands."""
 
-    def __init__(self, krq, ordinal: int, uuid: str, node: str) -> None:
-        self.krq = krq
+    def __init__(self, krq, shell: ClusterReader, ordinal: int, uuid: str, node: str) -> None:
+        self.krq, self.shell = krq, shell
         self.values = {
             "N": krq.namespace,
             "Q": "demo",
@@ -96,22 +94,12 @@ class Reader:
         return str(self.krq.get("pods", pod)["status"]["podIP"])
 
     def exec(self, words: list[str]) -> None:
-        pod, inner = words[3], words[words.index("--") + 1 :]
-        assert inner[0] == "raftnode"
-        if inner[1] == "metadata-quorum":
-            inner += ["--bootstrap-server", f"{self.address(pod)}:{API_PORT}"]
-            inner += ["--hosts-file", str(self.krq.cluster.hosts_file)]
-            if inner[2] == "remove-voter":  # said to be no voter: nothing is done, all is parsed
-                inner[inner.index("--replica-uuid") + 1] = "AAAAAAAAAAAAAAAAAAAAAQ"
-        else:
-            folder = self.krq.cluster.volume_dir(self.krq.namespace, f"data-{pod}")
-            inner = [str(folder) if word == "/var/lib/raftnode" else word for word in inner]
-        done = subprocess.run(
-            [BIN / inner[0], *inner[1:]], capture_output=True, text=True, timeout=60, check=False
-        )
-        expected = {3} if "remove-voter" in inner else {0}
-        assert done.returncode in expected, f"{inner}: {done.returncode} {done.stderr}"
-        assert (done.stdout + done.stderr).strip()
+        fails = "remove-voter" in words
+        if fails:  # said to be no voter: nothing is done, all is parsed
+            words[words.index("--replica-uuid") + 1] = "AAAAAAAAAAAAAAAAAAAAAQ"
+        code, printed = self.shell.type(shlex.join(["kubectl", *words]))
+        assert code == (REFUSED if fails else 0), f"{words}: {code} {printed}"
+        assert printed.strip()
 
     def raw(self, path: str) -> None:
         if "/proxy/" not in path:
@@ -125,13 +113,14 @@ class Reader:
             assert b"raftnode_fsync_seconds" in answer.read()
 
 
-def test_every_command_of_the_runbooks_runs(krq, operators) -> None:
+def test_every_command_of_the_runbooks_runs(krq, operators, tmp_path: Path) -> None:
     operators.start()
     krq.apply(voters=3, replacement={"gracePeriodSeconds": 2})
     krq.ready(3)
     ordinal = (krq.leader() + 1) % 3
     node = krq.get("pods", f"demo-{ordinal}")["spec"]["nodeName"]
-    reader = Reader(krq, ordinal, dict(krq.voters())[ordinal], node)
+    shell = ClusterReader("operations/runbooks/README.md", tmp_path, krq.cluster, krq.namespace)
+    reader = Reader(krq, shell, ordinal, dict(krq.voters())[ordinal], node)
     lines = found()
     assert len(lines) > 30
     wrong = []

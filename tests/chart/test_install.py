@@ -17,10 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
+from guidelib.reader import ClusterReader
 from kraftquorum_demo.faults import wipe
 from kraftquorum_devcluster import DevCluster, chart
+from kraftquorum_devcluster.binaries import ensure_binaries
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
+from kraftquorum_devcluster.versions import CHART_TOOLS
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(900)]
 
@@ -99,7 +102,8 @@ def clean(cluster: DevCluster) -> None:
         with suppress(CommandError):
             cluster.kubectl("patch", *place, "--type=merge", "-p", nothing)
         cluster.kubectl("delete", *place, "--ignore-not-found")
-    cluster.kubectl("delete", "crd", "kraftquorums.kraftquorum.io", "--ignore-not-found")
+    crds = ("kraftquorums.kraftquorum.io", "kafkaquorums.kraftquorum.io")
+    cluster.kubectl("delete", "crd", *crds, "--ignore-not-found")
     for kind in ("clusterrole", "clusterrolebinding"):
         cluster.kubectl("delete", kind, "-l", "app.kubernetes.io/part-of=kraftquorum")
 
@@ -329,6 +333,33 @@ def test_a_release_for_some_namespaces_sees_these_only(
     release.install("--set=crds.install=true", "--take-ownership")
     assert crd(cluster)["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
     quorum.kubectl("delete", "krq", "demo", "--timeout=150s")
+
+
+def test_the_commands_of_the_pages_keep_the_values_of_a_release(
+    release: Release, tmp_path: Path
+) -> None:
+    (tmp_path / "charts").symlink_to(chart.CHART.parent)
+    (tmp_path / "crds").symlink_to(chart.ROOT / "crds")
+
+    def reader_of(page: str) -> ClusterReader:
+        programs = ensure_binaries(wanted=CHART_TOOLS)
+        place = (release.cluster, release.namespace)
+        return ClusterReader(page, tmp_path, *place, programs=programs)
+
+    def values() -> dict[str, Any]:
+        return json.loads(release.helm("get", "values", chart.RELEASE, "-o", "json"))
+
+    install = reader_of("operations/install.md")
+    install.run("install")
+    release.install("--set=replicas=3")
+    reader_of("howto/cert-manager.md").run("rights")
+    reader_of("howto/kafka.md").run("advise")
+    install.run("upgrade")
+    reader_of("operations/upgrade.md").run("upgrade")
+    set_by = VALUES | {"replicas": 3, "rbac": {"certManager": True}, "kafka": {"advise": True}}
+    assert values() == set_by
+    install.run("crds")
+    install.run("uninstall")
 
 
 def test_the_kustomize_base_is_taken_by_the_api_server(cluster: DevCluster, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ class ClusterReader(Reader):
     Args:
         forwarded: Where `kubectl port-forward` listens: curl asks it in place of localhost.
         operator: Address of the operator's metrics, as `deployment/kraftquorum` has it.
+        programs: A folder with further programs that the page needs.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ClusterReader(Reader):
         *,
         forwarded: str = "",
         operator: str = "",
+        programs: Path = BIN,
     ) -> None:
         self._cluster, self._namespace = cluster, namespace
         self._home = folder / ".reader"
@@ -119,7 +121,7 @@ class ClusterReader(Reader):
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m guidelib.kubectl "$@"\n')
         program.chmod(0o755)
         environment = {
-            "PATH": f"{self._home}:{BIN}:{os.environ['PATH']}",
+            "PATH": f"{self._home}:{programs}:{BIN}:{os.environ['PATH']}",
             "KUBECONFIG": str(self._home / "kubeconfig"),
             "KUBECACHEDIR": str(cluster.state_dir / "kubectl-cache"),
             "CURL_HOME": str(self._home),

@@ -11,7 +11,7 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -328,8 +328,8 @@ def revisions_of(krq) -> set[tuple[str, int]]:
     return {(b["metadata"]["name"], b["status"]["revision"]) for b in quorum_certificates(krq)}
 
 
-def follow_the_page(krq, folder: Path) -> None:
-    """All steps of the how-to but the first, which changes the rights of a release."""
+def follow_the_pages(krq, folder: Path, replace_authority: Callable[[], None]) -> None:
+    """The how-to but its first step, which changes the rights of a release; then another CA."""
     reader = ClusterReader("howto/cert-manager.md", folder, krq.cluster, krq.namespace)
     reader.save("issuer", "issuer.yaml")
     reader.run("authority")
@@ -340,26 +340,40 @@ def follow_the_page(krq, folder: Path) -> None:
     reader.run("renew")
     krq.until("renewed", lambda: is_renewed(krq, before, "demo-0", "demo-1", "demo-2"))
     assert mounted(krq)["ca.crt"] == before["ca.crt"]
+    rotating = ClusterReader("howto/rotate-certificates.md", folder, krq.cluster, krq.namespace)
+    replace_authority()
+    rotating.run("authority")
+    rotating.run("renew")
+    krq.until("moved", lambda: is_moved(krq, before, authority_of_the_issuer(krq)))
+
+
+def authority_of_the_issuer(krq) -> bytes:
+    return data_of(objects(krq, SECRETS)["quorum-ca"])["tls.crt"]
 
 
 @pytest.mark.extended
-def test_certificates_are_issued_and_renewed_as_the_page_says(
+def test_certificates_are_issued_and_renewed_as_the_pages_say(
     krq, operators, tmp_path: Path
 ) -> None:
     install_crds(krq.cluster)
     operators.start()
-    with Signer(krq).running():
-        follow_the_page(krq, tmp_path)
+    signer = Signer(krq)
+
+    def replace_authority() -> None:
+        signer.authority = make_authority("next", 864_000, time.time())
+
+    with signer.running():
+        follow_the_pages(krq, tmp_path, replace_authority)
 
 
 @pytest.mark.nightly
-def test_the_real_cert_manager_issues_and_renews_as_the_page_says(
+def test_the_real_cert_manager_issues_and_renews_as_the_pages_say(
     krq, operators, tmp_path: Path
 ) -> None:
     install_crds(krq.cluster)
     operators.start()
     with running_controllers(krq.cluster, krq.namespace, tmp_path / "cert-manager.log"):
-        follow_the_page(krq, tmp_path)
+        follow_the_pages(krq, tmp_path, lambda: None)
 
 
 @pytest.mark.nightly

@@ -21,7 +21,6 @@ NOT_RUN: dict[str, tuple[int, str]] = {
         2,
         "Helm, and a refusal by a network policy: tests/chart has the values, tests/e2e the pod",
     ),
-    "howto/rotate-certificates.md": (1, "the real cert-manager; test_cert_manager.py at night"),
     "howto/secure-a-quorum.md": (2, "parts of a command line, and keys of a cluster's API server"),
     "howto/spark-kubernetes.md": (3, "tests/onkubernetes runs them on a real kubelet"),
     "howto/spark.md": (9, "needs Spark and object stores; tests/pipeline runs each command"),

@@ -24,7 +24,7 @@ NOT_RUN: dict[str, tuple[int, str]] = {
     "howto/secure-a-quorum.md": (2, "parts of a command line, and keys of a cluster's API server"),
     "howto/spark-kubernetes.md": (3, "tests/onkubernetes runs them on a real kubelet"),
     "howto/spark.md": (9, "needs Spark and object stores; tests/pipeline runs each command"),
-    "howto/voters.md": (6, "directory ids of a reader; tests/node runs each command"),
+    "howto/voters.md": (1, "directory ids of a lost disk; tests/node/test_discovery.py"),
     "operations/image.md": (4, "needs a Docker engine; tests/image builds and runs the images"),
     "operations/install.md": (12, "needs Docker, kind or kubelets; tests/chart, tests/e2e install"),
     "operations/production.md": (2, "drains machines; tests/operator and tests/e2e do so"),

@@ -54,10 +54,11 @@ class Reader:
         return done.returncode, done.stdout
 
     def run(self, name: str, *more: str, fails: bool = False) -> str:
-        """Run examples in one shell, and check the exit code and what a single one prints."""
+        """Run examples in one shell, and check the exit code and what the last one prints."""
         code, printed = self.type("\n".join(map(self.example, (name, *more))))
         assert (code != 0) == fails, printed
-        assert more or self._is_shown(name, printed), self._differs(name, printed)
+        last = (name, *more)[-1]
+        assert self._is_shown(last, printed), self._differs(last, printed)
         return printed
 
     def until_shows(self, name: str, timeout_s: float = WAIT_S) -> str:

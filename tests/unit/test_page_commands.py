@@ -73,6 +73,16 @@ def test_each_example_is_used_by_a_test_that_names_the_page(page: str) -> None:
             assert re.search(rf"""["']{block.name}["']""", readers), f"{page}: {block.name}"
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_whose_commands_run_says_what_it_needs_and_what_comes_next(page: str) -> None:
+    text = PAGES[page].read_text("utf-8")
+    if any(block.role == "example" and block.language in COMMANDS for block in blocks(text)):
+        assert re.search(r"\bYou need (?!not)", text), (
+            "say what a reader needs before the first command"
+        )
+        assert "**Next:** " in text
+
+
 def test_a_reason_is_for_a_page_that_exists() -> None:
     assert set(NOT_RUN) <= set(PAGES)
     assert all(count and why for count, why in NOT_RUN.values())

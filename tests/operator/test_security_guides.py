@@ -13,7 +13,7 @@ from guidelib.reader import ClusterReader
 from kraftquorum_devcluster import DevCluster
 from proofkit.loopback import LoopbackNetwork
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
 
 BASE = ROOT / "deploy" / "kustomize" / "base" / "operator.yaml"
 READERS = "kraftquorum-metrics-reader"

@@ -17,8 +17,9 @@ from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.paths import binaries_dir
 
 BIN = Path(sys.executable).parent
-TIMEOUT_S = 150
-WAIT_S = 120.0
+TIMEOUT_S = 600
+WAIT_S = 180.0
+"""Both are for something good on a busy machine: the pages have deadlines of their own."""
 LOCALHOST = ("localhost", "127.0.0.1")
 
 

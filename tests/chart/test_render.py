@@ -663,7 +663,10 @@ def test_each_dashboard_is_a_config_map_as_it_is_in_its_file() -> None:
     }
     files = {path.name: path for path in (chart.CHART / "dashboards").glob("*.json")}
     assert set(found) == set(files)
-    assert len(files) == 4
+    assert len(files) == 5
+    configs = of_kind(chart.render("--set=monitoring.dashboards.enabled=true"), "ConfigMap")
+    installed = {name for config in configs for name in config.get("data", {})}
+    assert set(files) - installed == {"kraftquorum-kafka.json"}, "it comes with kafka.advise"
     for name, path in files.items():
         assert json.loads(found[name]) == json.loads(path.read_text())
 

@@ -17,7 +17,7 @@ from monitoringlib.scenario import Course
 
 pytestmark = pytest.mark.prometheus
 
-CASES = ("alerts.yaml", "hours.yaml", "days.yaml")
+CASES = ("alerts.yaml", "hours.yaml", "days.yaml", "kafka.yaml")
 CLUSTERS = ("east", "west")
 
 

@@ -21,7 +21,8 @@ def test_the_committed_files_are_current() -> None:
 
 def test_every_alert_is_seen_firing_and_silent() -> None:
     folder = generate.ROOT / "tests" / "monitoring"
-    cases = [yaml.safe_load((folder / name).read_text()) for name in ("alerts.yaml", "hours.yaml")]
+    names = ("alerts.yaml", "hours.yaml", "kafka.yaml")
+    cases = [yaml.safe_load((folder / name).read_text()) for name in names]
     tests = [test for document in cases for test in document["tests"]]
     asked = [one for test in tests for one in test["promql_expr_test"]]
     for alert in ALERTS:
@@ -61,12 +62,14 @@ def test_quorums_of_one_name_in_two_namespaces_are_never_taken_for_one() -> None
     for path, text in generate.files().items():
         for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", text):
             named = {label.strip() for label in labels.split(",")}
-            assert ("quorum" in named) == ("namespace" in named), (path, labels)
-            assert ("quorum" in named) <= ("cluster" in named), (path, labels)
-            seen += "quorum" in named
+            quorum = bool(named & {"quorum", "kafka_quorum"})
+            assert quorum == ("namespace" in named), (path, labels)
+            assert quorum <= ("cluster" in named), (path, labels)
+            seen += quorum
         for legend in re.findall(r'"legendFormat": "(.*)"', text):
             named = set(re.findall(r"{{(\w+)}}", legend))
-            assert ("quorum" in named) <= ({"namespace", "cluster"} <= named), (path, legend)
+            quorum = bool(named & {"quorum", "kafka_quorum"})
+            assert quorum <= ({"namespace", "cluster"} <= named), (path, legend)
     assert seen > 40
 
 
@@ -77,6 +80,11 @@ ABOUT_CLUSTERS = {
 """The rules that keep no quorum's labels, and why."""
 
 
+def label_of(alert: str) -> str:
+    """The label with the name of what an alert is about."""
+    return "kafka_quorum" if alert.startswith("KraftquorumKafka") else "quorum"
+
+
 @pytest.mark.parametrize(
     ("name", "expression"),
     [(one.name, one.expression) for one in ALERTS]
@@ -84,7 +92,7 @@ ABOUT_CLUSTERS = {
 )
 def test_every_rule_keeps_cluster_namespace_and_quorum(name: str, expression: str) -> None:
     """By each grouping and match; `promtool` shows the same of the results, in two clusters."""
-    kept = {"cluster"} if name in ABOUT_CLUSTERS else {"cluster", "namespace", "quorum"}
+    kept = {"cluster"} if name in ABOUT_CLUSTERS else {"cluster", "namespace", label_of(name)}
     groupings = re.findall(r"\b(by|without|on|ignoring) \(([^)]*)\)", expression)
     clusters_only = "max by (cluster) (kraftquorum_operator_active)", "on (cluster)"
     for word, labels in groupings:
@@ -107,7 +115,8 @@ OF_THE_OPERATOR = ("kraftquorum_operator_", "kraftquorum_api_")
 @pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.uid)
 def test_every_series_of_a_dashboard_is_selected_by_its_variables(board: Dashboard) -> None:
     names = [variable.name for variable in board.variables]
-    assert names[:3] == ["cluster", "namespace", "quorum"]
+    assert names[:3] == ["cluster", "namespace", names[2]]
+    assert names[2] in {"quorum", "kafka"}
     expressions = [
         *(query.expression for panel in board.panels for query in panel.queries),
         *(annotation.expression for annotation in board.annotations),
@@ -118,14 +127,14 @@ def test_every_series_of_a_dashboard_is_selected_by_its_variables(board: Dashboa
             own = metric.startswith(OF_THE_OPERATOR) or (
                 metric.startswith("process_") and board.uid == "kraftquorum-operator"
             )
-            wanted = {"cluster"} if own else {"cluster", "namespace", "quorum"}
+            wanted = {"cluster"} if own else {"cluster", "namespace", names[2]}
             if "node" in names and metric.startswith(("raftnode_", "process_", "node:")):
                 wanted |= {"node"}
             used = set(re.findall(r'"\$(\w+)"', selector))
             assert wanted <= used, f"{metric}{{{selector}}} in {expression}"
             several = {one.name for one in board.variables if one.several}
             for label, sign, name in re.findall(r'(\w+)(=~?)"\$(\w+)"', selector):
-                assert label == {"node": "node_id"}.get(name, name)
+                assert label == {"node": "node_id", "kafka": "kafka_quorum"}.get(name, name)
                 assert sign == ("=~" if name in several else "="), f"{label}{sign}"
             asked += 1
     assert asked >= 10
@@ -140,17 +149,6 @@ def test_each_variable_is_chosen_within_those_before_it(board: Dashboard) -> Non
 
 ON_NO_PANEL: dict[str, str] = {
     "raftnode_access_file_loaded_timestamp_seconds": "for a person who has changed the file",
-    **{
-        f"kraftquorum_kafka_{name}": "off by default; docs/howto/kafka.md has what to alert on"
-        for name in (
-            "advice",
-            "confirmed",
-            "last_check_timestamp_seconds",
-            "checks_total",
-            "spare_voters",
-            "voters",
-        )
-    },
 }
 """Documented metrics that no panel and no rule shows, each with its reason."""
 
@@ -201,4 +199,4 @@ def test_an_alert_says_whom_it_is_about_and_what_to_read(alert: Alert) -> None:
     assert len(alert.summary) < 220
     assert alert.description.endswith(".")
     if alert.name not in ABOUT_CLUSTERS:
-        assert "{{ $labels.quorum }}" in alert.summary
+        assert f"{{{{ $labels.{label_of(alert.name)} }}}}" in alert.summary

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from .alert import RUNBOOKS, Alert, kebab
 from .disks import DISKS
+from .kafka import KAFKA
 from .nodes import NODES
 from .operator import OPERATOR
 from .quorum import QUORUM
 
-ALERTS: tuple[Alert, ...] = (*QUORUM, *NODES, *DISKS, *OPERATOR)
+ALERTS: tuple[Alert, ...] = (*QUORUM, *NODES, *DISKS, *OPERATOR, *KAFKA)
 
 __all__ = ["ALERTS", "RUNBOOKS", "Alert", "kebab"]

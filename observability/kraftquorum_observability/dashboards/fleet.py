@@ -5,6 +5,7 @@ from __future__ import annotations
 from kraftquorum_observability.labels import BY_QUORUM, QUORUM_LABELS
 
 from .parts import (
+    ALERTING,
     GREEN,
     LEVELS,
     MANY_QUORUMS,
@@ -12,15 +13,13 @@ from .parts import (
     ORANGE,
     QUORUMS,
     RED,
-    YELLOW,
     Dashboard,
-    Means,
     Panel,
     Query,
 )
 
 S = QUORUMS
-OURS = f'alertname=~"Kraftquorum.*", {S}'
+OURS = f'alertname=~"Kraftquorum.*", alertname!~"KraftquorumKafka.*", {S}'
 LEVEL = f"quorum:kraftquorum_safety:level{{{S}}}"
 
 
@@ -123,7 +122,7 @@ TIME = (
         ),
         width=24,
         height=7,
-        values={1: Means("pending", YELLOW), 2: Means("firing", RED)},
+        values=ALERTING,
     ),
     Panel(
         "lines",

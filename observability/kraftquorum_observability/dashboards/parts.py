@@ -59,6 +59,8 @@ LEVELS: Values = {
     SAFE: Means("safe", GREEN),
 }
 
+ALERTING: Values = {1: Means("pending", YELLOW), 2: Means("firing", RED)}
+
 PRESENT: Values = {1: Means("", BLUE)}
 """A lane that is there or not."""
 
@@ -161,6 +163,19 @@ MANY_QUORUMS = (
         "Quorum",
         "quorum",
         _EPOCH,
+        f'{CLUSTERED}, namespace=~"$namespace"',
+        several=True,
+    ),
+)
+_CONFIRMED = "kraftquorum_kafka_confirmed"
+KAFKA_QUORUMS = (
+    Variable("cluster", "Cluster", "cluster", _CONFIRMED, several=True),
+    Variable("namespace", "Namespace", "namespace", _CONFIRMED, CLUSTERED, several=True),
+    Variable(
+        "kafka",
+        "Kafka quorum",
+        "kafka_quorum",
+        _CONFIRMED,
         f'{CLUSTERED}, namespace=~"$namespace"',
         several=True,
     ),

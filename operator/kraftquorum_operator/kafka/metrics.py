@@ -6,7 +6,7 @@ from typing import Any
 
 from kraftquorum_operator.kafka.advice import Advice
 from kraftquorum_operator.kafka.judgement import Judgement
-from kraftquorum_operator.kafka.status import Obstacle
+from kraftquorum_operator.kafka.status import Obstacle, refusal_reason
 from raftnode.api.metric_table import CounterRow, GaugeRow, MetricTable
 
 LABELS = ("namespace", "kafka_quorum")
@@ -34,6 +34,10 @@ class KafkaMetrics(MetricTable[Any]):
         "series without a confirmed answer.",
         labels=LABELS,
     )
+    no_advice = GaugeRow[Any](
+        "1 for the reason why there is no advice, as the condition Ready has it.",
+        labels=(*LABELS, "reason"),
+    )
     advice = GaugeRow[Any](
         "1 for what the operator would do, by its name.", labels=(*LABELS, "advice")
     )
@@ -49,6 +53,9 @@ class KafkaMetrics(MetricTable[Any]):
         confirmed = isinstance(outcome, Advice)
         self.confirmed.labels(*key).set(confirmed)
         self.checks.labels(*key, "advice" if confirmed else "no_advice").inc()
+        reason = refusal_reason(judgement)
+        if reason is not None:
+            self.no_advice.labels(*key, reason).set(1)
         if isinstance(outcome, Advice):
             self.voters.labels(*key).set(len(outcome.voters))
             self.spare_voters.labels(*key).set(outcome.spare)
@@ -72,5 +79,6 @@ class KafkaMetrics(MetricTable[Any]):
 
     def _hide(self, namespace: str, name: str) -> None:
         labels = {"namespace": namespace, "kafka_quorum": name}
-        for metric in (self.confirmed, self.voters, self.spare_voters, self.advice):
+        gauges = (self.confirmed, self.voters, self.spare_voters, self.advice, self.no_advice)
+        for metric in gauges:
             metric.remove_by_labels(labels)

@@ -75,6 +75,14 @@ def status_of(judgement: Judgement | Obstacle, before: Body, stamp: Stamp) -> Bo
     return {key: value for key, value in body.items() if value != []}
 
 
+def refusal_reason(judgement: Judgement | Obstacle) -> str | None:
+    """Why there is no advice, as the reason of `Ready`; None: there is advice."""
+    if isinstance(judgement, Obstacle):
+        return judgement.reason
+    outcome = judgement.outcome
+    return camel(outcome.code.name) if isinstance(outcome, Refusal) else None
+
+
 def events_of(before: Body, now: Body) -> list[Event]:
     """An event for each condition that has another status or reason than before."""
     earlier = {condition["type"]: condition for condition in _listed(before)}

@@ -22,6 +22,9 @@ from monitoringlib.scenario import Course
 RATE_INTERVAL = "10s"
 """What Grafana would choose for such short scrapes, so that a rate has some samples."""
 
+KAFKA_BOARD = "kraftquorum-kafka"
+KAFKA_METRICS = "kraftquorum_kafka_"
+
 _JOINS = ("by", "without", "on", "ignoring", "group_left", "group_right")
 _WORDS = frozenset({*_JOINS, "and", "or", "unless", "bool", "offset", "inf", "nan"})
 _GROUPING = re.compile(rf"\b(?:{'|'.join(_JOINS)})\s*\([^)]*\)")
@@ -49,6 +52,11 @@ def boards() -> dict[str, dict[str, Any]]:
     }
 
 
+def boards_about(*, kafka: bool) -> dict[str, dict[str, Any]]:
+    """The dashboard about Apache Kafka, or those about our quorums, which `scenario` fills."""
+    return {name: board for name, board in boards().items() if (name == KAFKA_BOARD) == kafka}
+
+
 def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A dashboard's panels, without the headings between them."""
     return (panel for panel in board["panels"] if panel["type"] != "row")
@@ -74,6 +82,7 @@ def filled(expression: str, course: Course) -> str:
         ("$cluster", ""),
         ("$namespace", course.namespace),
         ("$quorum", course.quorum),
+        ("$kafka", ".*"),
         ("$node", ".*"),
     ):
         expression = expression.replace(name, value)
@@ -118,16 +127,22 @@ def selectors(expression: str) -> list[tuple[str, str]]:
     return pairs
 
 
-async def problems(prometheus: Prometheus, course: Course) -> list[str]:
-    """Everything that is wrong with the committed dashboards and rules, in sentences."""
+async def problems(prometheus: Prometheus, course: Course, *, kafka: bool = False) -> list[str]:
+    """Everything that is wrong with the committed dashboards and rules, in sentences.
+
+    Args:
+        prometheus: is asked.
+        course: in which time.
+        kafka: about Apache Kafka only, or about all else.
+    """
     known = await prometheus.names()
     found = [
         f"rule {rule['name']}: {rule['health']} {rule.get('lastError', '')}"
         for rule in await prometheus.rules()
         if rule["health"] != "ok"
     ]
-    found += await _of_rules(prometheus, course, known)
-    for name, board in boards().items():
+    found += await _of_rules(prometheus, course, known, kafka=kafka)
+    for name, board in boards_about(kafka=kafka).items():
         for panel in panels(board):
             where = f"{name}, panel {panel['title']!r}"
             asked = [one.expression for one in targets(panel, course)]
@@ -148,10 +163,15 @@ async def problems(prometheus: Prometheus, course: Course) -> list[str]:
     return found
 
 
-async def _of_rules(prometheus: Prometheus, course: Course, known: set[str]) -> list[str]:
+async def _of_rules(
+    prometheus: Prometheus, course: Course, known: set[str], *, kafka: bool
+) -> list[str]:
     found: list[str] = []
     groups = yaml.safe_load((ROOT / RULES).read_text(encoding="utf-8"))["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
+        metrics = metric_names(rule["expr"])
+        if any(name.startswith(KAFKA_METRICS) for name in metrics) != kafka:
+            continue
         if "record" in rule:
             where = f"recording rule {rule['record']}"
             found += await _of(prometheus, course, known, where, [rule["expr"]])

@@ -12,7 +12,7 @@ from rich.console import Console
 from kraftquorum_demo.errors import DemoError
 from kraftquorum_devcluster.errors import DevClusterError
 from monitoringlib import scenario
-from monitoringlib.check import boards
+from monitoringlib.check import boards_about
 from monitoringlib.preview.collect import Record, collect
 from monitoringlib.preview.draw import Painter, prepare
 from monitoringlib.prometheus import Prometheus
@@ -35,7 +35,7 @@ def draw(record: Record, folder: Path) -> list[Path]:
     """Draw all dashboards; returns the pictures."""
     prepare()
     made: list[Path] = []
-    for name, board in boards().items():
+    for name, board in boards_about(kafka=False).items():
         path = folder / f"{name.replace('kraftquorum', 'dashboard')}.png"
         Painter(board, record, window(name, record.course)).paint(path)
         made.append(path)

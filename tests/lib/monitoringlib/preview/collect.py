@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from monitoringlib.check import boards, filled, panels, targets
+from monitoringlib.check import boards_about, filled, panels, targets
 from monitoringlib.prometheus import Prometheus, Series
 from monitoringlib.scenario import Course
 
@@ -70,7 +70,7 @@ async def collect(prometheus: Prometheus, course: Course) -> Record:
         QueryError: An expression cannot be evaluated.
     """
     record = Record(course)
-    for name, board in boards().items():
+    for name, board in boards_about(kafka=False).items():
         by_panel = record.answers[name] = {}
         for panel in panels(board):
             by_letter = by_panel[str(panel["id"])] = {}

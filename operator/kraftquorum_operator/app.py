@@ -21,12 +21,15 @@ from kraftquorum_operator.http.access import Access, kubernetes_review
 from kraftquorum_operator.http.listener import listening
 from kraftquorum_operator.http.metrics_page import PATH as METRICS_PATH
 from kraftquorum_operator.http.metrics_page import metrics_application
+from kraftquorum_operator.http.page.kafka_verdict import KAFKA_STALE_S
 from kraftquorum_operator.http.page.server import StatusPage
 from kraftquorum_operator.http.page.verdict import STALE_S
 from kraftquorum_operator.http.serving_certificate import ServingCertificate
 from kraftquorum_operator.kafka.advisor import Advisor
 from kraftquorum_operator.kafka.metrics import KafkaMetrics
+from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.metrics import Metrics
+from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
 from kraftquorum_operator.preflight import (
     await_api,
     await_rights,
@@ -78,12 +81,15 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         )
         stack.push_async_callback(reconciler.event_poster.close)
         reconciler.statuses.ready = False
+        kafka_statuses = StatusCache(KafkaQuorumStatus)
         if settings.page_port:
             page = StatusPage(
                 reconciler.statuses,
                 identity=settings.identity,
                 is_active=lambda: lease.held,
                 stale_s=max(STALE_S, 3 * settings.reconcile_idle_s),
+                kafka=kafka_statuses,
+                kafka_stale_s=max(KAFKA_STALE_S, 3 * settings.kafka_look_s),
             )
             await stack.enter_async_context(
                 listening(page.application(), settings.page_host, settings.page_port, "status page")
@@ -106,7 +112,8 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
         if settings.kafka_advice:
             await report_kafka_crd(kube)
             kafka_metrics = KafkaMetrics(metrics.registry)
-            await stack.enter_async_context(Advisor(kube, watches, lease, settings, kafka_metrics))
+            advisor = Advisor(kube, watches, lease, settings, kafka_metrics, kafka_statuses)
+            await stack.enter_async_context(advisor)
         keeper = LeaseThread(lease, lease_kube.close)
         await _run(keeper, lambda: run_kopf(reconciler, wakeups, settings, stop, watchable))
 

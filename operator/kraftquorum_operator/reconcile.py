@@ -40,6 +40,7 @@ from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation
+from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.observe.deletion import ObservedDeletion, needs_finalizer
 from kraftquorum_operator.observe.read import Observed
 from kraftquorum_operator.plan.actions import (
@@ -131,7 +132,7 @@ class Reconciler:
     settings: Settings
     metrics: Metrics
     failpoints: Failpoints
-    statuses: StatusCache = field(default_factory=StatusCache)
+    statuses: StatusCache[QuorumStatus] = field(default_factory=lambda: StatusCache(QuorumStatus))
     """What the status page shows."""
     memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
     """By UID of the resource."""

@@ -76,7 +76,7 @@ def put(statuses: StatusCache, path: str, told: QuorumStatus | None, voters: int
 
 def scene() -> StatusCache:
     """One quorum of each sort."""
-    statuses = StatusCache()
+    statuses = StatusCache(QuorumStatus)
     put(statuses, "prod/orders", status(named(healthy(5), "orders"), 5), 5)
     well = named(healthy(), "metadata")
     away = replace(
@@ -351,7 +351,7 @@ def test_without_scripts_it_is_whole_and_reloads_by_itself(serve, tab) -> None:
 
 
 def test_names_and_messages_stay_text_also_when_they_are_refreshed(serve, tab) -> None:
-    statuses = StatusCache()
+    statuses = StatusCache(QuorumStatus)
     seen = healthy()
     said = status(seen, decision=Wait("survivors_caught_up", HOSTILE)).model_dump(mode="json")
     hostile = QuorumStatus.model_validate_json(

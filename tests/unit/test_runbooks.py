@@ -14,6 +14,7 @@ import typer.main
 
 from kraftquorum_observability.alerts import ALERTS, kebab
 from kraftquorum_operator.cli import app as operator_app
+from kraftquorum_operator.http.page import kafka_verdict
 from kraftquorum_operator.http.page.verdict import DISK_FULL, LEVELS, PAUSED, RUNBOOKS
 from kraftquorum_operator.metrics import Metrics
 from kraftquorum_operator.model.crd import KINDS, crd
@@ -234,4 +235,10 @@ def test_a_claim_is_only_deleted_for_one_replica_that_the_reader_has_named() -> 
 
 def test_the_page_names_runbooks_that_exist() -> None:
     assert {*RUNBOOKS.values(), PAUSED, DISK_FULL} <= set(PAGES)
+    about_kafka = {
+        value
+        for value in vars(kafka_verdict).values()
+        if isinstance(value, str) and value.startswith("kraftquorum-kafka-")
+    }
+    assert about_kafka == {name for name in PAGES if name.startswith("kraftquorum-kafka-")}
     assert set(RUNBOOKS) <= set(LEVELS)

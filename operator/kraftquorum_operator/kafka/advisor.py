@@ -28,6 +28,8 @@ from kraftquorum_operator.kafka.check import Check
 from kraftquorum_operator.kafka.judgement import Judgement
 from kraftquorum_operator.kafka.metrics import KafkaMetrics
 from kraftquorum_operator.kafka.status import Obstacle, events_of, status_of
+from kraftquorum_operator.memory.status_cache import StatusCache
+from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.report.event_poster import EventPoster
 from kraftquorum_operator.report.stamp import Stamp
@@ -81,6 +83,7 @@ class Advisor:
         lease: checks and writes are the active operator's.
         settings: have the namespaces and the pause between two checks.
         metrics: of the checks.
+        statuses: for the status page.
     """
 
     kube: KubeClient
@@ -88,6 +91,9 @@ class Advisor:
     lease: Lease
     settings: Settings
     metrics: KafkaMetrics
+    statuses: StatusCache[KafkaQuorumStatus] = field(
+        default_factory=lambda: StatusCache(KafkaQuorumStatus)
+    )
     _known: dict[str, _Known] = field(default_factory=dict[str, _Known])
     """By UID."""
     _informers: dict[str | None, Informer] = field(default_factory=dict[str | None, Informer])
@@ -168,6 +174,7 @@ class Advisor:
         if not known.released:
             known.released = True
             self.metrics.release(known.owner.namespace, known.owner.name)
+            self.statuses.released(known.owner.namespace, known.owner.name)
 
     async def _check(self, known: _Known) -> None:
         """Check once, report, and say when to check again."""
@@ -208,6 +215,7 @@ class Advisor:
         before = cast("Body", resource.get("status") or {})
         stamp = Stamp(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), generation)
         status = status_of(judgement, before, stamp)
+        self.statuses.observed(owner, 0, KafkaQuorumStatus.model_validate(status), time.time())
         if status == before:
             return
         body: Body = {
@@ -249,6 +257,7 @@ class Advisor:
         if self._resource(owner) is None:
             self._forget(owner.uid)
             return
+        self.statuses.reported(body, time.time())
         generation, known = int(meta["generation"]), self._known.get(owner.uid)
         if known is None:
             check = Check(self.kube, self.settings.kafka_timeout_s)
@@ -265,6 +274,7 @@ class Advisor:
             if known.task is not None:
                 known.task.cancel()
             self.metrics.forget(known.owner.namespace, known.owner.name)
+            self.statuses.forget(known.owner.namespace, known.owner.name, uid)
 
 
 def _end(known: _Known, _: asyncio.Task[None]) -> None:

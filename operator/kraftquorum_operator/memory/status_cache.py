@@ -1,4 +1,4 @@
-"""The last status of every quorum, kept only for the status page.
+"""The last status of every resource of a kind, kept only for the status page.
 
 The active operator puts each status of a quorum here when it makes the status; the status in the
 resource is as old or older. An operator on standby reconciles nothing, and reads from its watch
@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Generic, cast
 
 from kraftquorum_operator.model.objects import Owner
-from kraftquorum_operator.model.status import QuorumStatus, last_status
+from kraftquorum_operator.model.status import Status, status_in
 
 
 @dataclass(frozen=True, slots=True)
-class CachedStatus:
+class CachedStatus(Generic[Status]):
     """The last known status of one quorum."""
 
     namespace: str
     name: str
     uid: str
     voters: int
-    """Wanted."""
-    status: QuorumStatus | None
+    """Wanted; 0 for a KafkaQuorum, whose spec has no number."""
+    status: Status | None
     """None: no operator has reported yet."""
     at_s: float
     """Wall clock: when it was observed, or else when the watch brought it."""
@@ -33,21 +33,23 @@ class CachedStatus:
 
 
 @dataclass(slots=True)
-class StatusCache:
+class StatusCache(Generic[Status]):
     """All quorums by namespace and name. Losing it costs one reconciliation.
 
     Attributes:
+        model: of the status.
         quorums: what is known of each.
         ready: False until the operator has reached the API server; an empty cache means nothing
             before that.
     """
 
-    quorums: dict[tuple[str, str], CachedStatus] = field(
-        default_factory=dict[tuple[str, str], CachedStatus]
+    model: type[Status]
+    quorums: dict[tuple[str, str], CachedStatus[Status]] = field(
+        default_factory=dict[tuple[str, str], CachedStatus[Status]]
     )
     ready: bool = True
 
-    def observed(self, owner: Owner, voters: int, status: QuorumStatus, now_s: float) -> None:
+    def observed(self, owner: Owner, voters: int, status: Status, now_s: float) -> None:
         """This operator has observed a quorum."""
         key = (owner.namespace, owner.name)
         self.quorums[key] = CachedStatus(*key, owner.uid, voters, status, now_s, own=True)
@@ -60,7 +62,7 @@ class StatusCache:
         if have and have.own and have.uid == uid:
             return
         spec = cast("Mapping[str, Any]", resource.get("spec") or {})
-        voters, status = int(spec.get("voters") or 0), last_status(resource)
+        voters, status = int(spec.get("voters") or 0), status_in(resource, self.model)
         self.quorums[namespace, name] = CachedStatus(
             namespace, name, uid, voters, status, now_s, own=False
         )

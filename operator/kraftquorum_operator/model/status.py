@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -27,6 +27,10 @@ class StatusModel(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
     )
+
+
+Status = TypeVar("Status", bound=StatusModel)
+"""The whole status of a resource."""
 
 
 class Condition(StatusModel):
@@ -225,12 +229,17 @@ def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
 
 
 def last_status(resource: Mapping[str, Any]) -> QuorumStatus | None:
-    """The last status of a resource, for its times and its timeline.
+    """The last status of a KRaftQuorum, for its times and its timeline."""
+    return status_in(resource, QuorumStatus)
+
+
+def status_in(resource: Mapping[str, Any], model: type[Status]) -> Status | None:
+    """The status that a resource has.
 
     None if there is no status, or one that another version wrote. No decision depends on it.
     """
     status = resource.get("status")
     try:
-        return QuorumStatus.model_validate(dict(status)) if status else None
+        return model.model_validate(dict(status)) if status else None
     except (ValueError, TypeError):
         return None

@@ -14,7 +14,7 @@ from functools import cache
 import jinja2
 
 from kraftquorum_operator.http.page.verdict import LEVELS, ago
-from kraftquorum_operator.http.page.view import PageView, QuorumView
+from kraftquorum_operator.http.page.view import JudgedView, KafkaQuorumView, PageView
 from kraftquorum_operator.model.status import (
     Operation,
     QuorumStatus,
@@ -85,7 +85,7 @@ class ReplicaRow:
     detail: str
 
 
-def html(view: PageView, *, root: str, only: QuorumView | None = None) -> str:
+def html(view: PageView, *, root: str, only: JudgedView | None = None) -> str:
     """The whole page.
 
     Args:
@@ -101,13 +101,16 @@ def html(view: PageView, *, root: str, only: QuorumView | None = None) -> str:
         except (ValueError, TypeError, OverflowError):
             return ""
 
-    shown = [only] if only else view.quorums[:SECTIONS_MAX]
+    both = view.both
+    shown = [only] if only else both[:SECTIONS_MAX]
     return _template().render(
         view=view,
         only=only,
         shown=shown,
-        listed=view.quorums[:ROWS_MAX],
-        in_full={quorum.path for quorum in shown},
+        number=len(both),
+        listed=both[:ROWS_MAX],
+        in_full={quorum.anchor for quorum in shown},
+        is_kafka=is_kafka,
         root=root,
         age=age,
         clock=clock(now),
@@ -118,6 +121,11 @@ def html(view: PageView, *, root: str, only: QuorumView | None = None) -> str:
         steps_of=steps_of,
         operation_words=OPERATION_WORDS,
     )
+
+
+def is_kafka(quorum: JudgedView) -> bool:
+    """Whether a KafkaQuorum is shown."""
+    return isinstance(quorum, KafkaQuorumView)
 
 
 @cache

@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 
 from aiohttp import web
 
 from kraftquorum_operator.http.listener import guarded
+from kraftquorum_operator.http.page.kafka_verdict import KAFKA_STALE_S
 from kraftquorum_operator.http.page.render import html
 from kraftquorum_operator.http.page.verdict import STALE_S
-from kraftquorum_operator.http.page.view import OperatorView, PageView, QuorumView, page_view
+from kraftquorum_operator.http.page.view import JudgedView, OperatorView, PageView, page_view
 from kraftquorum_operator.memory.status_cache import StatusCache
+from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
+from kraftquorum_operator.model.status import QuorumStatus
 
 PAGE_AGE_MAX_S = 1.0
 """How long the server answers with the same page."""
@@ -53,17 +56,21 @@ class StatusPage:
 
     def __init__(
         self,
-        statuses: StatusCache,
+        statuses: StatusCache[QuorumStatus],
         *,
         identity: str,
         is_active: Callable[[], bool],
         stale_s: float = STALE_S,
+        kafka: StatusCache[KafkaQuorumStatus] | None = None,
+        kafka_stale_s: float = KAFKA_STALE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._statuses = statuses
         self._identity = identity
         self._is_active = is_active
         self._stale_s = stale_s
+        self._kafka = StatusCache(KafkaQuorumStatus) if kafka is None else kafka
+        self._kafka_stale_s = kafka_stale_s
         self._clock = clock
         self._version = importlib.metadata.version("kraftquorum")
         self._made: dict[str, tuple[float, str]] = {}
@@ -78,6 +85,7 @@ class StatusPage:
         application.router.add_get("/", self._index)
         application.router.add_get("/status.json", self._json)
         application.router.add_get("/q/{namespace}/{name}", self._quorum)
+        application.router.add_get("/kafka/{namespace}/{name}", self._kafka_quorum)
         for name in STATIC:
             application.router.add_get(f"/{name}", self._file)
         return application
@@ -93,12 +101,21 @@ class StatusPage:
         return web.Response(text=text, content_type="application/json")
 
     async def _quorum(self, request: web.Request) -> web.Response:
+        return await self._page_of(request, lambda view: view.quorums)
+
+    async def _kafka_quorum(self, request: web.Request) -> web.Response:
+        return await self._page_of(request, lambda view: view.kafka_quorums)
+
+    async def _page_of(
+        self, request: web.Request, views_of: Callable[[PageView], Sequence[JudgedView]]
+    ) -> web.Response:
+        """The page of one resource, by the namespace and the name in the request."""
         namespace, name = request.match_info["namespace"], request.match_info["name"]
 
         def make(view: PageView) -> str:
-            return html(view, root="../../", only=_find_quorum(view, namespace, name))
+            return html(view, root="../../", only=_find(views_of(view), namespace, name))
 
-        text = await self._cached(f"{namespace}/{name}", make)
+        text = await self._cached(request.path, make)
         return web.Response(text=text, content_type="text/html")
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -128,14 +145,17 @@ class StatusPage:
             started=self._statuses.ready,
         )
         entries, now_s = tuple(self._statuses.quorums.values()), self._clock()
-        view = await asyncio.to_thread(page_view, entries, operator, now_s, self._stale_s)
+        kafka = tuple(self._kafka.quorums.values())
+        view = await asyncio.to_thread(
+            page_view, entries, operator, now_s, self._stale_s, kafka, self._kafka_stale_s
+        )
         self._view = (time.monotonic(), view)
         return view
 
 
-def _find_quorum(view: PageView, namespace: str, name: str) -> QuorumView:
-    """The quorum of a request; it may be deleted at any time, also while its page waits."""
-    for quorum in view.quorums:
-        if (quorum.namespace, quorum.name) == (namespace, name):
-            return quorum
+def _find(views: Sequence[JudgedView], namespace: str, name: str) -> JudgedView:
+    """The resource of a request; it may be deleted at any time, also while its page waits."""
+    for view in views:
+        if (view.namespace, view.name) == (namespace, name):
+            return view
     raise web.HTTPNotFound(text="This quorum does not exist.\n")

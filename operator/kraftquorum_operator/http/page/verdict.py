@@ -89,7 +89,7 @@ class Verdict:
         return list(LEVELS).index(self.level)
 
 
-def judge(entry: CachedStatus, now_s: float, stale_s: float = STALE_S) -> Verdict:
+def judge(entry: CachedStatus[QuorumStatus], now_s: float, stale_s: float = STALE_S) -> Verdict:
     """Judge one quorum.
 
     Args:

@@ -24,6 +24,8 @@ from kraftquorum_operator.kafka import advisor as advisor_module
 from kraftquorum_operator.kafka.advisor import Advisor
 from kraftquorum_operator.kafka.check import Check
 from kraftquorum_operator.kafka.metrics import KafkaMetrics
+from kraftquorum_operator.memory.status_cache import StatusCache
+from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.settings import load_settings
 from kubeserver import client_of
@@ -58,7 +60,7 @@ class ApiServer:
         default_factory=list[asyncio.Queue[tuple[str, Body] | None]]
     )
 
-    def put(self, name: str, spec: Body, uid: str = "") -> None:
+    def put(self, name: str, spec: Body, uid: str = "", status: Body | None = None) -> None:
         before = self.resources.get(name)
         generation = 1 if before is None else before["metadata"]["generation"] + 1
         meta = {"namespace": "ns", "name": name, "uid": uid or f"uid-{name}"}
@@ -68,7 +70,9 @@ class ApiServer:
             "metadata": meta | {"generation": generation},
             "spec": spec,
         }
-        if before is not None and "status" in before:
+        if status is not None:
+            body["status"] = status
+        elif before is not None and "status" in before:
             body["status"] = before["status"]
         self._keep("ADDED" if before is None else "MODIFIED", body)
 
@@ -191,7 +195,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def advising(
-    api: ApiServer, lease: HeldLease | None = None, **settings: Any
+    api: ApiServer,
+    lease: HeldLease | None = None,
+    statuses: StatusCache[KafkaQuorumStatus] | None = None,
+    **settings: Any,
 ) -> AsyncGenerator[CollectorRegistry]:
     """The advisor with this API server; yields the registry of its metrics."""
     registry = CollectorRegistry()
@@ -201,7 +208,8 @@ async def advising(
     async with client_of(api.answer) as kube:
         held = cast("Lease", lease or HeldLease())
         try:
-            async with Advisor(kube, kube, held, given, KafkaMetrics(registry)):
+            kept = statuses or StatusCache(KafkaQuorumStatus)
+            async with Advisor(kube, kube, held, given, KafkaMetrics(registry), kept):
                 yield registry
         finally:
             api.end_watches()
@@ -420,6 +428,45 @@ async def test_a_deleted_resource_is_forgotten_and_a_namesake_is_another() -> No
         api.put("orders", {"addresses": addresses}, uid="another")
         await api.until_reason("orders", "Confirmed")
         assert shown(registry, "checks_total", result="advice") is not None
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.kafka.advisor:Advisor._release", "self.statuses.released", "str"
+)
+async def test_the_status_page_has_own_checks_and_on_standby_the_resource() -> None:
+    controller, lease, api = Controller(), HeldLease(), ApiServer()
+    statuses = StatusCache(KafkaQuorumStatus)
+
+    def is_so(*, own: bool, spare: int) -> bool:
+        entry = statuses.quorums.get(("ns", "orders"))
+        status = entry.status if entry is not None else None
+        return status is not None and (entry.own, status.spare_voters) == (own, spare)
+
+    async with serving([controller]) as addresses, advising(api, lease, statuses):
+        api.put("orders", {"addresses": addresses})
+        await api.until_reason("orders", "Confirmed")
+        await until(lambda: is_so(own=True, spare=1))
+        lease.held = False
+        await until(lambda: is_so(own=False, spare=1), patience_s=15)
+        # Another operator writes what it has checked.
+        written = api.resources["orders"]["status"] | {"spareVoters": 0}
+        api.put("orders", {"addresses": addresses}, status=written)
+        await until(lambda: is_so(own=False, spare=0))
+        api.delete("orders")
+        await until(lambda: not statuses.quorums)
+
+
+async def test_without_advice_the_metrics_have_the_reason_of_ready() -> None:
+    api = ApiServer()
+    async with serving([Controller(kraft_version=0)]) as addresses, advising(api) as registry:
+        api.put("orders", {"addresses": addresses})
+        await api.until_reason("orders", "StaticQuorum")
+        assert shown(registry, "no_advice", reason="StaticQuorum") == 1
+        assert shown(registry, "confirmed") == 0
+        api.put("orders", {"addresses": addresses, "credentialsSecret": "none"})
+        await api.until_reason("orders", "SecretMissing")
+        assert shown(registry, "no_advice", reason="SecretMissing") == 1
+        assert shown(registry, "no_advice", reason="StaticQuorum") is None
 
 
 async def test_a_check_that_kopf_cancels_is_begun_again() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kraftquorum_operator.memory.status_cache import StatusCache
 from kraftquorum_operator.model.objects import Owner
+from kraftquorum_operator.model.status import QuorumStatus
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
@@ -27,7 +28,7 @@ def resource(uid: str = UID, **status: Any) -> dict[str, Any]:
 
 
 def test_one_on_standby_shows_what_the_active_one_wrote() -> None:
-    statuses = StatusCache()
+    statuses = StatusCache(QuorumStatus)
     written = STATUS.model_dump(by_alias=True, exclude_none=True, mode="json")
     statuses.reported(resource(**written), 1.0)
     seen = statuses.quorums[KEY]
@@ -38,7 +39,7 @@ def test_one_on_standby_shows_what_the_active_one_wrote() -> None:
 
 def test_an_own_look_goes_before_a_watch_until_another_operator_looks() -> None:
     """A label that a person edits must not make a look of an hour ago a fresh report."""
-    statuses = StatusCache()
+    statuses = StatusCache(QuorumStatus)
     statuses.observed(OWNER, 3, STATUS, 100.0)
     statuses.reported(resource(), 4000.0)
     assert (statuses.quorums[KEY].own, statuses.quorums[KEY].at_s) == (True, 100.0)
@@ -50,7 +51,7 @@ def test_an_own_look_goes_before_a_watch_until_another_operator_looks() -> None:
 
 
 def test_another_resource_of_the_same_name_is_another_quorum() -> None:
-    statuses = StatusCache()
+    statuses = StatusCache(QuorumStatus)
     statuses.observed(OWNER, 3, STATUS, 100.0)
     statuses.reported(resource(uid="resource-2"), 101.0)
     assert statuses.quorums[KEY].uid == "resource-2"

@@ -23,6 +23,7 @@ from kraftquorum_operator.http.page import server as module
 from kraftquorum_operator.http.page.render import OPERATION_WORDS, SECTIONS_MAX, STEP_WORDS
 from kraftquorum_operator.http.page.server import StatusPage
 from kraftquorum_operator.memory.status_cache import CachedStatus, StatusCache
+from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
 from kraftquorum_operator.model.objects import Owner
 from kraftquorum_operator.model.observation import Observation, Trouble
 from kraftquorum_operator.model.status import QuorumStatus
@@ -61,7 +62,7 @@ def well(decision: Decision | None = None, observation: Observation | None = Non
 
 @pytest.fixture
 def statuses() -> StatusCache:
-    statuses = StatusCache()
+    statuses = StatusCache(QuorumStatus)
     statuses.observed(Owner("test", "demo", "uid"), 3, well(), NOW_S)
     return statuses
 
@@ -532,3 +533,33 @@ async def test_no_two_elements_share_an_id_whatever_quorums_are_called(
         statuses.observed(Owner(namespace, "x.y", namespace), 3, well(), NOW_S)
     ids = [dict(a)["id"] for _, a in read((await client.ask("/"))[2]).tags if "id" in a]
     assert len(ids) == len(set(ids))
+
+
+async def test_a_kafka_quorum_has_its_own_page_beside_a_quorum_of_its_name(
+    statuses: StatusCache,
+) -> None:
+    kafka = StatusCache(KafkaQuorumStatus)
+    kafka.observed(
+        Owner("test", "demo", "kafka-uid"), 0, KafkaQuorumStatus(observed_generation=1), NOW_S
+    )
+    page = StatusPage(
+        statuses, identity="o", is_active=lambda: True, kafka=kafka, clock=lambda: NOW_S
+    )
+    async with (
+        listening(page.application(), "127.0.0.1", 0, "page") as port,
+        aiohttp.ClientSession() as session,
+    ):
+        assert port is not None
+        client = Client(session, port)
+        shown = json.loads((await client.ask("/status.json"))[2])
+        assert [one["name"] for one in shown["quorums"]] == ["demo"]
+        assert [one["verdict"] for one in shown["kafkaQuorums"]] == ["unknown"]
+        assert "Kafka quorum test/demo" in (await client.ask("/kafka/test/demo"))[2]
+        assert "Kafka quorum test/demo" not in (await client.ask("/q/test/demo"))[2]
+        assert (await client.ask("/kafka/test/other"))[0] == 404
+        identifiers = [
+            attributes["id"]
+            for _, attributes in read((await client.ask("/"))[2]).tags
+            if "id" in attributes
+        ]
+        assert len(identifiers) == len(set(identifiers))

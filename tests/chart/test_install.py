@@ -6,6 +6,7 @@ kubeconfig of the release's own account from a Secret, since no tokens are mount
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import time
@@ -18,12 +19,16 @@ import pytest
 import yaml
 
 from guidelib.reader import ClusterReader
+from kafkaserver import Controller, serving
 from kraftquorum_demo.faults import wipe
 from kraftquorum_devcluster import DevCluster, chart
 from kraftquorum_devcluster.binaries import ensure_binaries
 from kraftquorum_devcluster.errors import CommandError
+from kraftquorum_devcluster.faultproxy import FaultProxy
 from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_devcluster.versions import CHART_TOOLS
+from kraftquorum_operator.rights import KAFKA_ADVICE
+from usedrights import used, uses, uses_of_rights
 
 pytestmark = [pytest.mark.chart, pytest.mark.timeout(900)]
 
@@ -59,11 +64,16 @@ class Release:
         values = f"--values={self.values}"
         return self.helm("upgrade", "--install", name, str(path), values, *arguments)
 
-    def give_account(self, name: str = chart.RELEASE) -> None:
-        """Put a token of the release's account where the pod reads it."""
+    def give_account(self, name: str = chart.RELEASE, url: str = "") -> None:
+        """Put a token of the release's account where the pod reads it.
+
+        Args:
+            name: of the release.
+            url: of a proxy of the API server; empty: the API server's.
+        """
         token = self.kubectl("create", "token", name).strip()
         file = write_kubeconfig(
-            self.folder / "kubeconfig", self.cluster.server_url, token, self.cluster.ca_file
+            self.folder / "kubeconfig", url or self.cluster.server_url, token, self.cluster.ca_file
         )
         self.kubectl("create", "secret", "generic", "operator", f"--from-file=kubeconfig={file}")
 
@@ -102,8 +112,8 @@ def clean(cluster: DevCluster) -> None:
         with suppress(CommandError):
             cluster.kubectl("patch", *place, "--type=merge", "-p", nothing)
         cluster.kubectl("delete", *place, "--ignore-not-found")
-    crds = ("kraftquorums.kraftquorum.io", "kafkaquorums.kraftquorum.io")
-    cluster.kubectl("delete", "crd", *crds, "--ignore-not-found")
+    for plural in ("kraftquorums", "kafkaquorums"):
+        cluster.kubectl("delete", "crd", f"{plural}.kraftquorum.io", "--ignore-not-found")
     for kind in ("clusterrole", "clusterrolebinding"):
         cluster.kubectl("delete", kind, "-l", "app.kubernetes.io/part-of=kraftquorum")
 
@@ -360,6 +370,75 @@ def test_the_commands_of_the_pages_keep_the_values_of_a_release(
     assert values() == set_by
     install.run("crds")
     install.run("uninstall")
+
+
+def kafka_quorum(addresses: list[str]) -> str:
+    """A KafkaQuorum with credentials, and with pods that there are none of."""
+    meta = {"name": "orders"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "advisor"},
+        "stringData": {"client.properties": "security.protocol=PLAINTEXT"},
+    }
+    pods = {"matchLabels": {"app": "kafka"}}
+    spec = {"addresses": addresses, "pods": pods, "credentialsSecret": "advisor"}
+    body = {"apiVersion": "kraftquorum.io/v1alpha1", "kind": "KafkaQuorum", "metadata": meta}
+    return yaml.safe_dump_all([secret, body | {"spec": spec}])
+
+
+async def test_advice_about_kafka_needs_what_the_chart_grants_for_it_and_no_more(
+    release: Release, elsewhere: Callable[[], str], tmp_path: Path
+) -> None:
+    cluster = release.cluster
+    settings = VALUES["settings"] | {"KRAFTQUORUM_KAFKA_CHECK_INTERVAL_S": 1}
+    release.values.write_text(json.dumps(VALUES | {"settings": settings}))
+    place = elsewhere()
+
+    def kafka_rules() -> set[tuple[str, str, str]]:
+        """What the release's role allows on KafkaQuorums."""
+        text = cluster.kubectl("get", "clusterrole", chart.RELEASE, "-o", "json")
+        return {use for use in uses(json.loads(text)["rules"]) if "kafkaquorums" in use[1]}
+
+    def may(*words: str) -> bool:
+        account = f"--as=system:serviceaccount:{release.namespace}:{chart.RELEASE}"
+        try:
+            cluster.kubectl("-n", place, "auth", "can-i", *words, account)
+        except CommandError:
+            return False
+        return True
+
+    def conditions() -> dict[str, tuple[str, str]]:
+        text = cluster.kubectl("-n", place, "get", "kfq", "orders", "-o", "json")
+        status = json.loads(text).get("status", {})
+        return {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions", [])}
+
+    def live(url: str, addresses: list[str]) -> None:
+        release.install("--set=kafka.advise=true")
+        release.give_account(url=url)
+        release.rolled_out()
+        quorum = Quorum(release, place)
+        quorum.kubectl("apply", "-f", "-", stdin=kafka_quorum(addresses))
+        quorum.until("advice", lambda: conditions().get("Ready") == ("True", "Confirmed"))
+        assert conditions()["Safe"] == ("True", "VotersToSpare")
+        events = ("get", "events", "-o", "jsonpath={.items[*].reason}")
+        quorum.until("event posted", lambda: "Confirmed" in quorum.kubectl(*events))
+
+    async with serving([Controller()]) as addresses, FaultProxy(cluster, tmp_path) as proxy:
+        await asyncio.to_thread(live, proxy.server_url, addresses)
+        refused = [entry.request for entry in proxy.log if entry.status in {401, 403}]
+        assert refused == []
+        about_kafka = {use for use in used(proxy) if "kafkaquorums" in use[1]}
+        assert about_kafka == uses_of_rights(KAFKA_ADVICE) == await asyncio.to_thread(kafka_rules)
+        # The API server says the same of the account, whatever roles it has.
+        assert may("patch", "kafkaquorums", "--subresource=status")
+        for verb in ("get", "create", "update", "patch", "delete"):
+            assert not may(verb, "kafkaquorums")
+        # Without the value the rights go; the CRD, and with it what people wrote, stays.
+        await asyncio.to_thread(release.install)
+        assert await asyncio.to_thread(kafka_rules) == set()
+        assert not may("list", "kafkaquorums")
+        assert conditions()["Ready"] == ("True", "Confirmed")
 
 
 def test_the_kustomize_base_is_taken_by_the_api_server(cluster: DevCluster, tmp_path: Path) -> None:

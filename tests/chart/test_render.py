@@ -29,9 +29,9 @@ from kraftquorum_operator.rights import (
     LEASE,
     METRICS,
     WATCHED,
-    Right,
 )
 from kraftquorum_operator.settings import Settings
+from usedrights import uses, uses_of_rights
 
 pytestmark = pytest.mark.chart
 
@@ -54,20 +54,6 @@ def environment(*arguments: str) -> dict[str, Any]:
     names_of = [one["name"] for one in container["env"]]
     assert len(names_of) == len(set(names_of)), "a variable is set twice"
     return {one["name"]: one.get("value") for one in container["env"]}
-
-
-def uses(rules: list[Body]) -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def declared(rights: tuple[Right, ...]) -> set[tuple[str, str, str]]:
-    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -106,11 +92,11 @@ def test_the_example_is_valid_by_the_same_schemas() -> None:
 def test_roles_are_what_the_operator_declares() -> None:
     objects = chart.render()
     roles = {role["metadata"]["name"]: role for role in of_kind(objects, "ClusterRole")}
-    assert uses(roles["kraftquorum"]["rules"]) == declared(WATCHED)
+    assert uses(roles["kraftquorum"]["rules"]) == uses_of_rights(WATCHED)
     lease = of_kind(objects, "Role")
     assert [role["metadata"]["namespace"] for role in lease] == [chart.NAMESPACE]
-    assert uses(lease[0]["rules"]) == declared(LEASE)
-    assert uses(roles["kraftquorum-metrics-reviews"]["rules"]) == declared(METRICS)
+    assert uses(lease[0]["rules"]) == uses_of_rights(LEASE)
+    assert uses(roles["kraftquorum-metrics-reviews"]["rules"]) == uses_of_rights(METRICS)
     reader = roles["kraftquorum-metrics-reader"]["rules"]
     assert reader == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     limited = [rule.get("resourceNames") for rule in lease[0]["rules"]]
@@ -122,16 +108,16 @@ def test_roles_are_what_the_operator_declares() -> None:
 def test_rights_on_certificates_of_cert_manager_are_granted_only_when_asked_for() -> None:
     asked = "--set=rbac.certManager=true"
     roles = {one["metadata"]["name"]: one for one in of_kind(chart.render(asked), "ClusterRole")}
-    assert uses(roles["kraftquorum"]["rules"]) == declared((*WATCHED, *CERT_MANAGER))
-    assert not any(group == "cert-manager.io" for group, _, _ in declared(WATCHED))
+    assert uses(roles["kraftquorum"]["rules"]) == uses_of_rights((*WATCHED, *CERT_MANAGER))
+    assert not any(group == "cert-manager.io" for group, _, _ in uses_of_rights(WATCHED))
     objects = chart.render(*CASES["namespaced"], asked)
     assert not [
         one for one in of_kind(objects, "ClusterRole") if "cert-manager.io" in json.dumps(one)
     ]
-    of_namespace = {right for right in declared(CERT_MANAGER) if right[1] != "clusterissuers"}
+    of_namespace = {right for right in uses_of_rights(CERT_MANAGER) if right[1] != "clusterissuers"}
     for role in of_kind(objects, "Role"):
         if role["metadata"]["name"] == "kraftquorum":
-            assert uses(role["rules"]) == declared(WATCHED) | of_namespace
+            assert uses(role["rules"]) == uses_of_rights(WATCHED) | of_namespace
 
 
 def test_advice_about_kafka_is_installed_only_when_asked_for() -> None:
@@ -142,7 +128,7 @@ def test_advice_about_kafka_is_installed_only_when_asked_for() -> None:
     objects = chart.render(*asked)
     assert environment(*asked)["KRAFTQUORUM_KAFKA_ADVICE"] == "true"
     roles = {one["metadata"]["name"]: one for one in of_kind(objects, "ClusterRole")}
-    assert uses(roles["kraftquorum"]["rules"]) == declared((*WATCHED, *KAFKA_ADVICE))
+    assert uses(roles["kraftquorum"]["rules"]) == uses_of_rights((*WATCHED, *KAFKA_ADVICE))
     crds = {one["metadata"]["name"] for one in of_kind(objects, "CustomResourceDefinition")}
     assert crds == {"kraftquorums.kraftquorum.io", "kafkaquorums.kraftquorum.io"}
     editing = uses(roles["kraftquorum-edit"]["rules"])
@@ -151,7 +137,7 @@ def test_advice_about_kafka_is_installed_only_when_asked_for() -> None:
     namespaced = chart.render(*CASES["namespaced"], *asked)
     for role in of_kind(namespaced, "Role"):
         if role["metadata"]["name"] == "kraftquorum":
-            assert uses(role["rules"]) == declared((*WATCHED, *KAFKA_ADVICE))
+            assert uses(role["rules"]) == uses_of_rights((*WATCHED, *KAFKA_ADVICE))
 
 
 def test_with_a_list_of_namespaces_nothing_is_granted_or_made_on_the_cluster() -> None:
@@ -165,8 +151,8 @@ def test_with_a_list_of_namespaces_nothing_is_granted_or_made_on_the_cluster() -
         (r["metadata"]["namespace"], r["metadata"]["name"]): r for r in of_kind(objects, "Role")
     }
     for namespace in ("team-a", "team-b"):
-        assert uses(roles[namespace, "kraftquorum"]["rules"]) == declared(WATCHED)
-    assert uses(roles[chart.NAMESPACE, "kraftquorum-lease"]["rules"]) == declared(LEASE)
+        assert uses(roles[namespace, "kraftquorum"]["rules"]) == uses_of_rights(WATCHED)
+    assert uses(roles[chart.NAMESPACE, "kraftquorum-lease"]["rules"]) == uses_of_rights(LEASE)
     assert len(roles) == 3
     for binding in of_kind(objects, "RoleBinding"):
         meta = binding["metadata"]

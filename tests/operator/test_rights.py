@@ -13,7 +13,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ from kraftquorum_operator.rights import (
     LEASE,
     METRICS,
     WATCHED,
-    Right,
 )
 from proofkit.loopback import LoopbackNetwork
+from usedrights import Use, used, uses, uses_of_rights
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "deploy" / "kustomize" / "base" / "operator.yaml"
@@ -45,9 +45,6 @@ ACCOUNT = "operator"
 LEASE_NAME = "kraftquorum"
 
 METRICS_PORT = 18080
-
-Use = tuple[str, str, str]
-"""API group, resource with subresource, verb."""
 
 UNSEEN: dict[Use, str] = {
     ("", "events", "create"): "server-side apply of one that is not there",
@@ -63,9 +60,6 @@ SOMETIMES: dict[Use, str] = {
 }
 """What shows or not, as the pods happen to be."""
 
-OF_EVERYBODY = {("authorization.k8s.io", "selfsubjectaccessreviews")}
-"""What every account may use."""
-
 
 def rules_of(name: str) -> list[dict[str, Any]]:
     """The rules of a role of the base."""
@@ -75,34 +69,6 @@ def rules_of(name: str) -> list[dict[str, Any]]:
         for one in objects
         if one["kind"].endswith("Role") and one["metadata"]["name"] == name
     )
-
-
-def uses(rules: Iterable[dict[str, Any]]) -> set[Use]:
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def uses_of_rights(rights: Iterable[Right]) -> set[Use]:
-    return {(right.group, right.resource, verb) for right in rights for verb in right.verbs}
-
-
-def use_of_request(path: str, verb: str) -> Use | None:
-    """What a role must allow for a request; None: discovery."""
-    parts = path.partition("?")[0].strip("/").split("/")
-    depth = 2 if parts[0] == "api" else 3
-    resource = parts[depth:]
-    if not resource or parts[0] not in {"api", "apis"}:
-        return None
-    group = "" if depth == 2 else parts[1]
-    if resource[0] == "namespaces" and len(resource) > 2:
-        resource = resource[2:]
-    name = "/".join([resource[0], *resource[2:]])
-    return None if (group, name) in OF_EVERYBODY else (group, name, verb)
 
 
 def grant(cluster: DevCluster, namespace: str, name: str, rules: list[dict[str, Any]]) -> None:
@@ -153,12 +119,6 @@ def get_metrics(host: str, port: int, token: str) -> int:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
-
-
-def used(proxy: FaultProxy) -> set[tuple[str, str, str]]:
-    """The rights that requests have made use of."""
-    uses_made = {use_of_request(e.request.path, e.request.verb) for e in list(proxy.log)}
-    return {use for use in uses_made if use is not None}
 
 
 def apply_policy(krq, policy: dict[str, Any]) -> None:

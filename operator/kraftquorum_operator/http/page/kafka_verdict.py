@@ -47,7 +47,7 @@ def judge_kafka(
 
 
 def _without_advice(status: KafkaQuorumStatus) -> Verdict:
-    ready = next((one for one in status.conditions if one.type == "Ready"), None)
+    ready = next((each for each in status.conditions if each.type == "Ready"), None)
     reason = ready.reason if ready else ""
     message = ready.message if ready else "the status has no condition Ready"
     if reason == "NoLeader":

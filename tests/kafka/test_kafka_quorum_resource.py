@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.errors import CommandError
+from kraftquorum_devcluster.network import free_port
+from kraftquorum_observability.generate import ROOT, RULES
 from kraftquorum_operator.model.crd import KINDS, render
+from monitoringlib import check
+from monitoringlib.programs import ensure, why_not
+from monitoringlib.prometheus import Prometheus
+from monitoringlib.scenario import Course
 from proofkit.kafkacontroller import PORT
 from proofkit.kafkaquorum import START_S, KafkaQuorum
 from proofkit.loopback import LoopbackNetwork
@@ -26,6 +34,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
 FIRST_HOST = 41
+OPERATOR_HOST, PROMETHEUS_HOST = 44, 45
+ALERT_S = 2
+"""How long alerts wait here, not the minutes of the chart."""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +56,10 @@ def quorum(
 class Resource:
     """A KafkaQuorum named `orders`."""
 
-    def __init__(self, cluster: DevCluster, namespace: str, log: Path) -> None:
+    def __init__(self, cluster: DevCluster, namespace: str, log: Path, metrics: str) -> None:
         self.cluster, self.namespace, self.log = cluster, namespace, log
+        self.metrics = metrics
+        """Where the operator's metrics are."""
 
     def apply(self, **spec: Any) -> None:
         body = {
@@ -76,7 +89,9 @@ class Resource:
 
 
 @pytest.fixture
-def resource(devcluster: DevCluster, namespace: str, tmp_path: Path) -> Iterator[Resource]:
+def resource(
+    devcluster: DevCluster, namespace: str, tmp_path: Path, session_network: LoopbackNetwork
+) -> Iterator[Resource]:
     """With an operator that gives advice."""
     for kind in KINDS.values():
         devcluster.kubectl("apply", "-f", "-", stdin=render(kind))
@@ -90,6 +105,9 @@ def resource(devcluster: DevCluster, namespace: str, tmp_path: Path) -> Iterator
         else:
             break
     settings = {"KAFKA_ADVICE": "1", "KAFKA_CHECK_INTERVAL_S": "1", "KAFKA_TIMEOUT_S": "10"}
+    host = session_network.host(OPERATOR_HOST)
+    port = free_port(host, 9180)
+    settings |= {"METRICS_HOST": host, "METRICS_PORT": str(port)}
     environment = os.environ | {f"KRAFTQUORUM_{name}": value for name, value in settings.items()}
     arguments = ["run", "--namespace", namespace, "--kubeconfig", str(devcluster.kubeconfig)]
     log = tmp_path / "operator.log"
@@ -98,11 +116,90 @@ def resource(devcluster: DevCluster, namespace: str, tmp_path: Path) -> Iterator
             [str(OPERATOR), *arguments], env=environment, stdout=out, stderr=out
         )
     try:
-        yield Resource(devcluster, namespace, log)
+        yield Resource(devcluster, namespace, log, f"{host}:{port}")
         assert process.poll() is None, log.read_text()[-2000:]
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+async def prometheus(
+    resource: Resource, tmp_path: Path, session_network: LoopbackNetwork
+) -> AsyncIterator[Prometheus]:
+    """Reads the operator's metrics, with the rules of the chart."""
+    why = why_not()
+    if why is not None:
+        pytest.skip(why)
+    rules = yaml.safe_load((ROOT / RULES).read_text())
+    for rule in (rule for group in rules["groups"] for rule in group["rules"]):
+        if "alert" in rule:
+            rule["for"] = f"{ALERT_S}s"
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(rules))
+    job = {"job_name": "operator", "honor_labels": True}
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(file)],
+        "scrape_configs": [job | {"static_configs": [{"targets": [resource.metrics]}]}],
+    }
+    host = session_network.host(PROMETHEUS_HOST)
+    server = Prometheus(ensure("prometheus"), tmp_path / "prometheus", str(tmp_path), host)
+    try:
+        await server.start(config)
+        yield server
+    finally:
+        await server.stop()
+
+
+async def firing(prometheus: Prometheus) -> set[str]:
+    """The names of the alerts about Kafka quorums that fire now."""
+    expression = 'ALERTS{alertname=~"KraftquorumKafka.*", alertstate="firing"}'
+    return {series.labels["alertname"] for series in await prometheus.at(expression, time.time())}
+
+
+async def until_firing(prometheus: Prometheus, wanted: set[str]) -> None:
+    deadline, names = time.monotonic() + START_S, set[str]()
+    while time.monotonic() < deadline:
+        names = await firing(prometheus)
+        if names == wanted:
+            return
+        await asyncio.sleep(0.5)
+    raise AssertionError(f"{names} fire, not {wanted}")
+
+
+async def test_alerts_fire_for_real_controllers_and_every_panel_has_its_series(
+    quorum: KafkaQuorum, resource: Resource, prometheus: Prometheus
+) -> None:
+    began_s = time.time()
+
+    async def until(is_so: Callable[[dict[str, tuple[str, str]]], bool]) -> dict[str, Any]:
+        return await asyncio.to_thread(resource.until, is_so)
+
+    controllers = [{"id": n, "address": f"{host}:{PORT}"} for n, host in enumerate(quorum.hosts)]
+    resource.apply(controllers=controllers)
+    status = await until(lambda now: now["Safe"][0] == "True")
+    await until_firing(prometheus, set())
+    first, second = (n for n in range(3) if n != status["leaderId"])
+
+    quorum.processes[first].send_signal(signal.SIGSTOP)
+    await until_firing(
+        prometheus, {"KraftquorumKafkaNoVoterToSpare", "KraftquorumKafkaActionAdvised"}
+    )
+    # Without a majority there is no leader: the advice of before is gone, and so are its alerts.
+    quorum.processes[second].send_signal(signal.SIGSTOP)
+    await until_firing(prometheus, {"KraftquorumKafkaNoLeader"})
+    for number in (first, second):
+        quorum.processes[number].send_signal(signal.SIGCONT)
+    await until_firing(prometheus, set())
+
+    resource.apply(controllers=controllers, clusterId="other")
+    await until_firing(prometheus, {"KraftquorumKafkaNoAdvice"})
+    resource.apply(controllers=controllers)
+    await until_firing(prometheus, set())
+
+    course = Course(resource.namespace, "orders", began_s, time.time())
+    assert await check.problems(prometheus, course, kafka=True) == []
 
 
 def test_the_status_follows_real_controllers(quorum: KafkaQuorum, resource: Resource) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraftquorum_operator.http.page.verdict import Verdict, ago, may_fail
 from kraftquorum_operator.memory.status_cache import CachedStatus
-from kraftquorum_operator.model.kafka_status import KafkaQuorumStatus
+from kraftquorum_operator.model.kafka_status import KafkaAdvice, KafkaQuorumStatus
 from kraftquorum_operator.model.observation import majority
 
 KAFKA_STALE_S = 300.0
@@ -43,7 +43,7 @@ def judge_kafka(
         )
     if status.advice is None:
         return _without_advice(status)
-    return _of_advice(status, status.advice.kind)
+    return _of_advice(status, status.advice)
 
 
 def _without_advice(status: KafkaQuorumStatus) -> Verdict:
@@ -58,23 +58,23 @@ def _without_advice(status: KafkaQuorumStatus) -> Verdict:
     return Verdict("unknown", f"The operator gives no advice: {message}.", runbook)
 
 
-def _of_advice(status: KafkaQuorumStatus, kind: str) -> Verdict:
+def _of_advice(status: KafkaQuorumStatus, advice: KafkaAdvice) -> Verdict:
     voters, spare = status.voters or 0, status.spare_voters or 0
     full = voters - majority(voters)
-    if kind == "Person":
+    if advice.kind == "Person":
         return Verdict(
             "blocked",
             "A voter may have forgotten records that it acknowledged. A person must decide; delete "
             "nothing.",
             DECISION_NEEDED,
         )
-    if spare == 0 and (full > 0 or kind != "Nothing"):
+    if spare == 0 and (full > 0 or advice.kind != "Nothing"):
         return Verdict(
             "at-risk",
             "Changes of metadata work, but one more lost controller would stop them.",
             NO_VOTER_TO_SPARE,
         )
     works = f"Changes of metadata work. {may_fail(spare)}"
-    if kind != "Nothing":
+    if advice.kind != "Nothing":
         return Verdict("weakened", f"{works} The operator advises what is below.", ACTION_ADVISED)
     return Verdict("safe", works)

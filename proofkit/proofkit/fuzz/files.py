@@ -34,6 +34,11 @@ from raftnode.logformat import (
     stamp,
 )
 from raftnode.logformat.batch import encode_control_records
+from raftnode.logformat.keyless import (
+    encode_keyless_batch,
+    place_finished_batch,
+    read_finished_batch,
+)
 from raftnode.logformat.sealed_json import Fields, seal
 from raftnode.storage.directory import incarnation
 from raftnode.storage.directory.formation import decode_latch, encode_latch
@@ -83,6 +88,7 @@ DATA_BATCH = stamp(
 CONTROL_BATCH = encode_control_records(
     [encode_control_record(record) for record in CONTROL], Offset(0), Epoch(3), NOW_MS
 )
+KEYLESS_BATCH = encode_keyless_batch([b"one", b"", bytes(100)], NOW_MS)
 BATCHES = (DATA_BATCH, CONTROL_BATCH, CONTROL_BATCH + DATA_BATCH)
 
 _LENGTH_AT, _CRC_AT, _CRC_FROM = 8, 17, 21
@@ -120,6 +126,16 @@ def torn_batches(data: bytes) -> None:
     decoded = decode_batches(data, allow_partial_tail=True)
     whole = b"".join(batch.data for batch in decoded)
     same(whole, data[: len(whole)])
+
+
+def finished_batch(data: bytes) -> None:
+    """Check a client's batch: what passes is what a leader makes of the same values."""
+    finished = read_finished_batch(data, 10_000)
+    values = [record.value for record in iter_records(data)]
+    if finished.record_count != len(values) or None in values:
+        raise FuzzError(f"{finished.record_count} records, with the values {values!r}")
+    made = encode_data_batch([Record(None, value) for value in values], NOW_MS)
+    same(made, place_finished_batch(data, finished.record_count, NOW_MS))
 
 
 def control_record(data: bytes) -> None:
@@ -266,6 +282,13 @@ TARGETS = (
         (DecodeError,),
         (*BATCHES, DATA_BATCH[:-3]),
         ("logformat.batch.decode_batches",),
+    ),
+    Target(
+        "batch-finished",
+        lambda data: finished_batch(with_checksums(data)),
+        (DecodeError,),
+        (KEYLESS_BATCH,),
+        ("logformat.keyless.read_finished_batch",),
     ),
     Target(
         "control-record",

@@ -105,9 +105,16 @@ def encode_data_batch(records: Sequence[Record], timestamp_ms: int) -> bytes:
             body += (b"\1",) if value is None else (varint(len(value)), value)
         joined = b"".join(body)
         parts += (varint(len(joined)), joined)
-    return _encode_batch(
-        b"".join(parts), len(records), place=(0, -1), attributes=0, timestamp_ms=timestamp_ms
-    )
+    return encode_records(b"".join(parts), len(records), timestamp_ms)
+
+
+def encode_records(records: Buffer, count: int, timestamp_ms: int) -> bytes:
+    """Make a data batch of encoded records, with base offset 0 and leader epoch -1.
+
+    Raises:
+        ValueError: no records.
+    """
+    return _encode_batch(records, count, place=(0, -1), attributes=0, timestamp_ms=timestamp_ms)
 
 
 def encode_control_batch(batch: Batch, timestamp_ms: int) -> bytes:
@@ -146,7 +153,7 @@ def encode_control_records(
 
 
 def _encode_batch(
-    records: bytes, count: int, *, place: tuple[int, int], attributes: int, timestamp_ms: int
+    records: Buffer, count: int, *, place: tuple[int, int], attributes: int, timestamp_ms: int
 ) -> bytes:
     if not count:
         raise ValueError("a batch without records")
@@ -279,6 +286,22 @@ def to_batch(header: BatchHeader, data: bytes) -> Batch:
     return Batch(header.base_offset, header.last_offset, header.epoch, data, control)
 
 
+def iter_headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the position and the header of consecutive batches, without checking checksums again.
+
+    Raises:
+        DecodeError: on reaching bytes that are not well formed.
+    """
+    position, total = 0, len(data)
+    while position < total:
+        header = read_header(data, position)
+        end = position + header.size
+        if end > total:
+            raise DecodeError(f"batch at byte {position} is cut short")
+        yield position, header
+        position = end
+
+
 def iter_records(data: Buffer) -> Iterator[LogRecord]:
     """Yield the records of consecutive batches, without checking checksums again.
 
@@ -286,14 +309,8 @@ def iter_records(data: Buffer) -> Iterator[LogRecord]:
         DecodeError: on reaching bytes that are not well formed.
     """
     view = memoryview(data)
-    position = 0
-    while position < len(view):
-        header = read_header(view, position)
-        end = position + header.size
-        if end > len(view):
-            raise DecodeError(f"batch at byte {position} is cut short")
-        yield from _iter_batch(header, bytes(view[position:end]))
-        position = end
+    for position, header in iter_headers(view):
+        yield from _iter_batch(header, bytes(view[position : position + header.size]))
 
 
 def _iter_batch(header: BatchHeader, data: bytes) -> Iterator[LogRecord]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
 
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.logformat.batch import iter_records
+from raftnode.logformat.batch import BatchHeader, iter_headers, iter_records
+from raftnode.logformat.keyless import keyless_sizes
 from raftnode.runtime.disk.log_reads import LogReader
 from raftnode.statemachine.kv import KeyValueStore
 from raftnode.storage.log.log import Log
@@ -18,7 +19,10 @@ _CHUNK_BYTES = 256 * 1024
 """How many bytes are read in one go."""
 
 _TURN_RECORDS = 256
-"""How many records are applied in one go, in a few milliseconds; then other tasks have a turn."""
+"""After how many records, applied in a few milliseconds, other tasks have a turn."""
+
+_KEYLESS_RECORDS_MAX = 4096
+"""The most records of a batch that is looked through in one go, in a few milliseconds at most."""
 
 
 class Applier:
@@ -73,14 +77,33 @@ class Applier:
             return  # another state was put in place while this waited
         data = await self._reader.read(start, _CHUNK_BYTES, self.applicable)
         self._in_batch = True
-        records = iter_records(data)
-        while turn := tuple(islice(records, _TURN_RECORDS)):
-            self.kv.apply_all(turn)
-            self.last_timestamp_ms = turn[-1].timestamp_ms
-            if len(turn) == _TURN_RECORDS:
+        applied = 0
+        for step in self._apply_steps(data):
+            applied += step
+            if applied >= _TURN_RECORDS:
+                applied = 0
                 await asyncio.sleep(0)
         self._in_batch = False
         self.applied_bytes += len(data)
+
+    def _apply_steps(self, data: bytes) -> Iterator[int]:
+        """Apply batches; stop after each without keys, and after `_TURN_RECORDS` of the others.
+
+        Yields:
+            How many records were applied.
+        """
+        for position, header in iter_headers(data):
+            if _is_keyless(header, data, position):
+                # Nothing for the store, and no record is decoded.
+                self.kv.skip(header.base_offset, header.last_offset)
+                self.last_timestamp_ms = header.base_timestamp_ms
+                yield header.record_count
+                continue
+            records = iter_records(memoryview(data)[position : position + header.size])
+            while turn := tuple(islice(records, _TURN_RECORDS)):
+                self.kv.apply_all(turn)
+                self.last_timestamp_ms = turn[-1].timestamp_ms
+                yield len(turn)
 
     @asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
@@ -127,3 +150,10 @@ class Applier:
     def close(self) -> None:
         """Begin no further read and wait for the read under way; blocks."""
         self._reader.close()
+
+
+def _is_keyless(header: BatchHeader, data: bytes, position: int) -> bool:
+    return (
+        header.record_count <= _KEYLESS_RECORDS_MAX
+        and keyless_sizes(header, data, position) is not None
+    )

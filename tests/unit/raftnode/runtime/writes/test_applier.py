@@ -49,3 +49,31 @@ async def test_a_batch_of_many_records_lets_others_have_their_turn(applier, stor
         seen.add(applier.kv.next_offset)
         await asyncio.sleep(0)
     assert len(seen) >= 3000 // 256
+
+
+IS_KEYLESS = "runtime.writes.applier:_is_keyless"
+STEPS = "runtime.writes.applier:Applier._apply_steps"
+
+
+@pytest.mark.without(STEPS, "self.last_timestamp_ms = header.base_timestamp_ms", "pass")
+async def test_batches_without_keys_change_only_how_far_the_store_is(applier, storage):
+    storage.append(*([b"raw"] * 300), key=None)
+    applier.committed(Offset(300), Offset(300))
+    await asyncio.sleep(0)
+    assert await applier.wait_applied(Offset(300), timeout_ms=LONG_MS)
+    assert (len(applier.kv), applier.last_timestamp_ms) == (0, 1)
+    storage.append(b"value")
+    applier.committed(Offset(301), Offset(301))
+    assert await applier.wait_applied(Offset(301), timeout_ms=LONG_MS)
+    assert applier.kv.get(b"key").offset == 300
+
+
+@pytest.mark.without(IS_KEYLESS, "header.record_count <= _KEYLESS_RECORDS_MAX", "True")
+async def test_a_batch_of_very_many_records_without_keys_is_applied_in_turns(applier, storage):
+    storage.append(*([b"raw"] * 5000), key=None)
+    applier.committed(Offset(5000), Offset(5000))
+    offsets = set()
+    while applier.kv.next_offset < 5000:
+        offsets.add(applier.kv.next_offset)
+        await asyncio.sleep(0)
+    assert len(offsets) >= 5000 // 256

@@ -68,6 +68,8 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.errors import RequestError
+from raftnode.logformat.batch import iter_records
+from raftnode.logformat.keyless import FinishedBatch
 from raftnode.statemachine.kv import KeyValueStore
 
 _FIRST_EPOCH = Epoch(1)
@@ -260,6 +262,12 @@ class MemoryService:
         self.appends += 1
         run = CommittedRun(base, Offset(len(self._log) - 1), self._epoch)
         return self._later(lambda: done(run), "TIMED_OUT")
+
+    def submit_batch(self, batch: FinishedBatch, done: WriteDone) -> Waiting:
+        """See `NodeService`."""
+        return self.submit(
+            [NewRecord(None, record.value) for record in iter_records(batch.data)], done
+        )
 
     def submit_read(self, done: ReadDone) -> Waiting:
         """See `NodeService`."""

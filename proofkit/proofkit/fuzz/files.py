@@ -135,7 +135,7 @@ def finished_batch(data: bytes) -> None:
     if finished.record_count != len(values) or None in values:
         raise FuzzError(f"{finished.record_count} records, with the values {values!r}")
     made = encode_data_batch([Record(None, value) for value in values], NOW_MS)
-    same(made, place_finished_batch(data, finished.record_count, NOW_MS))
+    same(made, place_finished_batch(finished, NOW_MS))
 
 
 def control_record(data: bytes) -> None:

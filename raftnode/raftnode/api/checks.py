@@ -8,6 +8,7 @@ from raftnode.api.errors import refusal
 from raftnode.api.http import ApiLimits
 from raftnode.api.queries import KEY_MAX_BYTES
 from raftnode.api.service import NewRecord
+from raftnode.logformat.keyless import Sizes
 
 
 def check_key(key: bytes) -> None:
@@ -36,12 +37,29 @@ def check_sizes(records: Sequence[NewRecord], limits: ApiLimits) -> None:
     for index, record in enumerate(records):
         size = record.size_bytes
         total += size
-        if size > limits.record_max_bytes:
-            raise refusal(
-                "RECORD_TOO_LARGE",
-                f"records.{index}: {size} bytes; "
-                f"at most {limits.record_max_bytes} (record_max_bytes)",
-            )
+        _check_record(index, size, limits)
+    _check_batch(total, limits)
+
+
+def check_batch_sizes(sizes: Sizes, limits: ApiLimits) -> None:
+    """As `check_sizes`, for the values of a client's batch.
+
+    Raises:
+        RequestError: RECORD_TOO_LARGE or BATCH_TOO_LARGE, with the sizes.
+    """
+    _check_record(sizes.largest_at, sizes.largest_bytes, limits)
+    _check_batch(sizes.total_bytes, limits)
+
+
+def _check_record(index: int, size: int, limits: ApiLimits) -> None:
+    if size > limits.record_max_bytes:
+        raise refusal(
+            "RECORD_TOO_LARGE",
+            f"records.{index}: {size} bytes; at most {limits.record_max_bytes} (record_max_bytes)",
+        )
+
+
+def _check_batch(total: int, limits: ApiLimits) -> None:
     if total > limits.batch_max_bytes:
         raise refusal(
             "BATCH_TOO_LARGE",

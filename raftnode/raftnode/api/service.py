@@ -38,6 +38,7 @@ from raftnode.api.turns import Turns
 from raftnode.core.records import ControlRecord
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
+from raftnode.logformat.keyless import FinishedBatch
 from raftnode.statemachine.kv import KeyValueReader
 
 
@@ -181,6 +182,14 @@ class NodeService(Protocol):
 
         Raises:
             RequestError: as `append`, where the refusal is known at once; `done` is not called.
+        """
+        ...
+
+    def submit_batch(self, batch: FinishedBatch, done: WriteDone) -> Waiting:
+        """Append a client's batch as `submit` does, without reading its records again.
+
+        Raises:
+            RequestError: as `submit`.
         """
         ...
 

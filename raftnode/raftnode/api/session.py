@@ -23,7 +23,7 @@ import structlog
 
 from raftnode.access.roles import EVERYTHING
 from raftnode.api.authorization import Caller
-from raftnode.api.checks import check_key, check_sizes
+from raftnode.api.checks import check_batch_sizes, check_key, check_sizes
 from raftnode.api.encode import control_fields
 from raftnode.api.errors import refusal
 from raftnode.api.http import ApiLimits, error_model
@@ -42,6 +42,7 @@ from raftnode.deadline_timer import DeadlineTimer
 from raftnode.errors import DecodeError, RequestError
 from raftnode.limits.answers import LARGE_BYTES
 from raftnode.log_limit import LineBudget
+from raftnode.logformat.keyless import RECORD_BYTES_MAX, read_finished_batch
 from raftnode.session import answers, operations
 from raftnode.session.answers import FoundValue, Greeting, LogRecord, Records, Refusal, Written
 from raftnode.session.operations import Kind, Operation
@@ -288,6 +289,9 @@ class Session:
             self._check(pending)
             values = operations.decode_append(body, RECORDS_MAX)
             self._append(pending, [NewRecord(None, value) for value in values])
+        elif kind == Kind.APPEND_BATCH:
+            self._check(pending)
+            self._append_batch(pending)
         elif kind == Kind.READ:
             self._check(pending)
             self._start_read(pending, operations.decode_read(body))
@@ -303,6 +307,19 @@ class Session:
     def _append(self, pending: _Pending, records: list[NewRecord]) -> None:
         check_sizes(records, self._limits)
         pending.waiting = self._service.submit(records, pending.written)
+        self._keep_deadline(pending)
+
+    def _append_batch(self, pending: _Pending) -> None:
+        body = pending.operation.body
+        if len(body) < operations.BATCH_BYTES_MIN:
+            raise refusal(
+                "INVALID_REQUEST",
+                f"APPEND_BATCH: a batch of {len(body)} bytes; expected "
+                f"{operations.BATCH_BYTES_MIN} or more; APPEND takes fewer",
+            )
+        batch = read_finished_batch(body, RECORDS_MAX)
+        check_batch_sizes(batch.sizes, self._limits)
+        pending.waiting = self._service.submit_batch(batch, pending.written)
         self._keep_deadline(pending)
 
     def _start_read(self, pending: _Pending, read: operations.Read) -> None:
@@ -501,8 +518,14 @@ class Session:
 
 def greeting_of(limits: ApiLimits) -> Greeting:
     """Make the greeting: the largest batch fits into the credits of a session without others."""
-    batch = limits.batch_max_bytes + RECORDS_MAX * 4 + operations.cost_bytes(b"") + 4096
-    return Greeting(max(CREDIT_BYTES, batch), limits.record_max_bytes, limits.batch_max_bytes)
+    encoding = RECORDS_MAX * RECORD_BYTES_MAX
+    batch = limits.batch_max_bytes + encoding + operations.cost_bytes(b"") + 4096
+    return Greeting(
+        max(CREDIT_BYTES, batch),
+        limits.record_max_bytes,
+        limits.batch_max_bytes,
+        operations.BATCH_BYTES_MIN,
+    )
 
 
 def _log_record(record: CommittedRecord) -> LogRecord:

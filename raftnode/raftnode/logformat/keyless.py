@@ -8,6 +8,7 @@ module would write, and what passes differs in no byte from what a leader encode
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from raftnode.errors import DecodeError
@@ -38,7 +39,8 @@ class Sizes(NamedTuple):
     total_bytes: int
 
 
-class FinishedBatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FinishedBatch:
     """A client's batch that was checked; `place_finished_batch` gives it the leader's time."""
 
     data: bytes
@@ -141,17 +143,18 @@ def read_finished_batch(data: bytes, records_max: int) -> FinishedBatch:
     sizes = keyless_sizes(header, data)
     if sizes is None:
         raise DecodeError(_fault(data))
-    if place_finished_batch(data, header.record_count, header.base_timestamp_ms) != data:
+    batch = FinishedBatch(data, header.record_count, sizes)
+    if place_finished_batch(batch, header.base_timestamp_ms) != data:
         raise DecodeError(
             "base offset, leader epoch, producer and maximal timestamp: expected 0, -1, none and "
             f"the base timestamp {header.base_timestamp_ms}"
         )
-    return FinishedBatch(data, header.record_count, sizes)
+    return batch
 
 
-def place_finished_batch(data: bytes, record_count: int, timestamp_ms: int) -> bytes:
+def place_finished_batch(batch: FinishedBatch, timestamp_ms: int) -> bytes:
     """Give a checked batch a time: a new header before the same records."""
-    return encode_records(memoryview(data)[HEADER_BYTES:], record_count, timestamp_ms)
+    return encode_records(memoryview(batch.data)[HEADER_BYTES:], batch.record_count, timestamp_ms)
 
 
 def _fault(data: bytes) -> str:

@@ -50,6 +50,7 @@ from raftnode.core.roles import Blank, Leader
 from raftnode.core.state import Latch
 from raftnode.core.types import Endpoint, Epoch, Offset, ReplicaKey, VoterRecordId, VoterSet
 from raftnode.errors import RequestError
+from raftnode.logformat.keyless import FinishedBatch
 from raftnode.runtime import description
 from raftnode.runtime.committed_reads import CommittedReads
 from raftnode.runtime.disk.disk_state import DiskState
@@ -321,6 +322,11 @@ class Service:
         """Append without a task for each write."""
         self._refuse_unless_leading()
         return self._appends.submit(records, done)
+
+    def submit_batch(self, batch: FinishedBatch, done: WriteDone) -> Waiting:
+        """Append a client's batch without a task for each write."""
+        self._refuse_unless_leading()
+        return self._appends.submit_batch(batch, done)
 
     async def read(self, offset: Offset, *, max_bytes: int, max_wait_ms: int) -> CommittedRecords:
         """Read committed records."""

@@ -25,6 +25,7 @@ HEAD = struct.Struct(">IQB")
 """The bytes after the length, the operation's id, the kind."""
 
 _GREETING = struct.Struct(">BIII")
+_BATCH_MIN = struct.Struct(">I")
 _WRITTEN = struct.Struct(">qqi")
 _VALUE = struct.Struct(">qiq")
 _ABSENT = struct.Struct(">q")
@@ -50,6 +51,8 @@ class Greeting(NamedTuple):
     """What operations without an answer may cost together."""
     record_max_bytes: int
     batch_max_bytes: int
+    batch_min_bytes: int = 0
+    """The smallest batch of APPEND_BATCH; 0: the node is older and does not know that operation."""
 
 
 class Answer(NamedTuple):
@@ -106,7 +109,8 @@ class Records(NamedTuple):
 
 def encode_greeting(greeting: Greeting) -> bytes:
     """Encode the greeting."""
-    return _GREETING.pack(GREETING, *greeting)
+    *limits, batch_min_bytes = greeting
+    return _GREETING.pack(GREETING, *limits) + _BATCH_MIN.pack(batch_min_bytes)
 
 
 def decode_greeting(data: bytes) -> Greeting:
@@ -121,7 +125,10 @@ def decode_greeting(data: bytes) -> Greeting:
             f"greeting: 00 and {_GREETING.size - 1} bytes"
         )
     _, credit_bytes, record_max_bytes, batch_max_bytes = _GREETING.unpack_from(data)
-    return Greeting(credit_bytes, record_max_bytes, batch_max_bytes)
+    batch_min_bytes = 0
+    if len(data) >= _GREETING.size + _BATCH_MIN.size:
+        (batch_min_bytes,) = _BATCH_MIN.unpack_from(data, _GREETING.size)
+    return Greeting(credit_bytes, record_max_bytes, batch_max_bytes, batch_min_bytes)
 
 
 def encode_message(parts: Iterable[bytes]) -> bytes:

@@ -27,6 +27,10 @@ _PUT = struct.Struct(">H")
 _READ = struct.Struct(">QII")
 _KEY_BYTES_MAX = (1 << 16) - 1
 
+BATCH_BYTES_MIN = 64 << 10
+"""The smallest batch of APPEND_BATCH: it stands in the log by itself, while the records of smaller
+writes are gathered in one batch, which costs the quorum less."""
+
 OPERATION_COST_BYTES = 64
 """What an operation costs of the credits beside its bytes: so many small ones are bounded, too."""
 
@@ -39,6 +43,7 @@ class Kind(enum.IntEnum):
     GET = 3
     APPEND = 4
     READ = 5
+    APPEND_BATCH = 6
 
 
 VERBS: Mapping[int, Verb] = {
@@ -47,8 +52,9 @@ VERBS: Mapping[int, Verb] = {
     Kind.GET: Verb.READ,
     Kind.APPEND: Verb.WRITE,
     Kind.READ: Verb.READ,
+    Kind.APPEND_BATCH: Verb.WRITE,
 }
-"""What each kind does, for the access file: to its key, APPEND and READ to the whole log."""
+"""What each kind does, for the access file: to its key, or to the whole log if it has none."""
 
 
 class Operation(NamedTuple):

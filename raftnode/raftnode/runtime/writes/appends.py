@@ -22,6 +22,7 @@ from raftnode.core.events import AppendRequested, Event
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
 from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.logformat.keyless import FinishedBatch, place_finished_batch
 from raftnode.runtime.outcomes import outcome_of
 from raftnode.runtime.process import clock
 
@@ -41,7 +42,8 @@ class Write:
     """
 
     appends: Appends
-    records: Sequence[NewRecord]
+    content: Sequence[NewRecord] | FinishedBatch
+    record_count: int
     size: int
     done: WriteDone | None
     base: int = -1
@@ -123,16 +125,26 @@ class Appends:
             RequestError: QUEUE_FULL; `done` is not called then.
         """
         size = sum(record.size_bytes + RECORD_OVERHEAD_BYTES for record in records)
+        return self._submit(Write(self, records, len(records), size, done))
+
+    def submit_batch(self, batch: FinishedBatch, done: WriteDone) -> Write:
+        """Queue a client's batch, which stays one batch in the log, as `submit` queues records.
+
+        Raises:
+            RequestError: QUEUE_FULL; `done` is not called then.
+        """
+        return self._submit(Write(self, batch, batch.record_count, len(batch.data), done))
+
+    def _submit(self, write: Write) -> Write:
         # One write always fits into an empty queue, whatever its overhead.
-        if self._queue and self.queued_bytes + size > self._queue_bytes_max:
+        if self._queue and self.queued_bytes + write.size > self._queue_bytes_max:
             raise refusal(
                 "QUEUE_FULL",
                 f"{self.queued_bytes} bytes are waiting to be written "
                 "(append_queue_bytes is the limit)",
             )
-        write = Write(self, records, size, done)
         self._queue[write] = None
-        self.queued_bytes += size
+        self.queued_bytes += write.size
         if len(self._queue) == 1:
             # Not at once: writes of one turn of the loop share a batch even without linger.
             asyncio.get_running_loop().call_later(self._linger_s, self.pump)
@@ -168,35 +180,45 @@ class Appends:
         return len(self._queue) + sum(len(batch.writes) for batch in batches)
 
     def pump(self) -> None:
-        """Give the core the next batch once the last one is synced here, or committed."""
+        """Give the core the next batch once the last one is synced here, or committed.
+
+        It is several batches if clients have finished some: each of those stays as it is.
+        """
         if self._asked or not self._queue or self._held_by_flush():
             return
-        writes: list[Write] = []
-        records: list[Record] = []
-        size = 0
+        for writes in self._taken():
+            try:
+                data, record_count = _encoded(writes)
+            except ValueError as error:
+                # No part of the batch has left: the next batch must not wait for it.
+                for write in writes:
+                    write.settle(
+                        refusal("INVALID_REQUEST", f"cannot make a batch of the records: {error}")
+                    )
+                asyncio.get_running_loop().call_soon(self.pump)
+                continue
+            request_id = self._next_id()
+            self._asked[request_id] = _Batch(writes)
+            self._post(AppendRequested(request_id, data, record_count))
+
+    def _taken(self) -> list[list[Write]]:
+        """Take the writes that fit together, in order; each list makes one batch of the log."""
+        batches: list[list[Write]] = []
+        size, is_open = 0, False
         while self._queue:
             write = next(iter(self._queue))
-            if writes and size + write.size > self._batch_bytes_max:
+            if batches and size + write.size > self._batch_bytes_max:
                 break
             del self._queue[write]
             self.queued_bytes -= write.size
             size += write.size
-            write.base = len(records)
-            records.extend(Record(record.key, record.value) for record in write.records)
-            writes.append(write)
-        try:
-            data = encode_data_batch(records, clock.wall_ms())
-        except ValueError as error:
-            # No part of the batch has left: the next batch must not wait for it.
-            for write in writes:
-                write.settle(
-                    refusal("INVALID_REQUEST", f"cannot make a batch of the records: {error}")
-                )
-            asyncio.get_running_loop().call_soon(self.pump)
-            return
-        request_id = self._next_id()
-        self._asked[request_id] = _Batch(writes)
-        self._post(AppendRequested(request_id, data, len(records)))
+            finished = isinstance(write.content, FinishedBatch)
+            if is_open and not finished:
+                batches[-1].append(write)
+            else:
+                batches.append([write])
+            is_open = not finished
+        return batches
 
     def _held_by_flush(self) -> bool:
         """Whether an fsync under way is worth waiting for: a quick one, or its batch's commit."""
@@ -240,7 +262,7 @@ class Appends:
             self._on_commit(time.monotonic() - batch.appended_at)
             for write in batch.writes:
                 if write.done is not None:
-                    last = Offset(write.base + len(write.records) - 1)
+                    last = Offset(write.base + write.record_count - 1)
                     write.settle(CommittedRun(Offset(write.base), last, batch.epoch))
         if not self._appended and self._flushing_s() is not None:
             self.pump()  # its end need not be waited for
@@ -270,3 +292,19 @@ class Appends:
             write, _ = self._queue.popitem(last=False)
             write.settle(error)
         self.queued_bytes = 0
+
+
+def _encoded(writes: Sequence[Write]) -> tuple[bytes, int]:
+    """Make a batch of writes, now; note the place of each in it.
+
+    Raises:
+        ValueError: no batch can be made of them.
+    """
+    records: list[Record] = []
+    for write in writes:
+        write.base = len(records)
+        if isinstance(write.content, FinishedBatch):  # the only one of its batch
+            data = place_finished_batch(write.content, clock.wall_ms())
+            return data, write.record_count
+        records.extend(Record(record.key, record.value) for record in write.content)
+    return encode_data_batch(records, clock.wall_ms()), len(records)

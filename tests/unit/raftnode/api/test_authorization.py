@@ -41,6 +41,7 @@ from raftnode.api.session_route import CLOSE_REFUSED
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
 from raftnode.limits.model import ClientLimits, Limit
+from raftnode.logformat.keyless import encode_keyless_batch
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import VERBS, Kind
@@ -194,6 +195,7 @@ BODIES: dict[Kind, bytes] = {
     Kind.GET: operations.get_body(KEY.encode(), linearizable=True),
     Kind.APPEND: operations.append_body([b"value"]),
     Kind.READ: operations.read_body(0, 1 << 20, 0),
+    Kind.APPEND_BATCH: encode_keyless_batch([bytes(operations.BATCH_BYTES_MIN)], 0),
 }
 SESSION_ROLES: dict[Kind, Role] = {
     Kind.PUT: WRITE,
@@ -201,6 +203,7 @@ SESSION_ROLES: dict[Kind, Role] = {
     Kind.GET: READ,
     Kind.APPEND: WRITE,
     Kind.READ: READ,
+    Kind.APPEND_BATCH: WRITE,
 }
 
 

@@ -23,6 +23,8 @@ from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
 from raftnode.core.types import Endpoint
 from raftnode.limits.model import ClientLimits
+from raftnode.logformat.batch import Record, encode_data_batch
+from raftnode.logformat.keyless import encode_keyless_batch
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import Kind
@@ -117,6 +119,14 @@ async def true(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+def batch(*values: bytes) -> bytes:
+    return encode_keyless_batch(values, 0)
+
+
+BATCH = batch(bytes(60_000), bytes(10_000))
+KEYED_BATCH = encode_data_batch([Record(None, bytes(60_000)), Record(b"k", bytes(9_000))], 0)
+
+
 def put(number: int, key: bytes, value: bytes) -> tuple[int, Kind, bytes]:
     return number, Kind.PUT, operations.put_body(key, value)
 
@@ -127,8 +137,17 @@ def get(number: int, key: bytes, *, linearizable: bool = True) -> tuple[int, Kin
 
 async def test_the_greeting_has_the_nodes_limits(client: Client):
     assert client.greeting == answers.Greeting(
-        session_module.CREDIT_BYTES, LIMITS.record_max_bytes, LIMITS.batch_max_bytes
+        session_module.CREDIT_BYTES, LIMITS.record_max_bytes, LIMITS.batch_max_bytes, 65_536
     )
+
+
+@pytest.mark.without("api.session:greeting_of", "RECORDS_MAX * RECORD_BYTES_MAX", "0")
+def test_the_credits_suffice_for_the_largest_batch():
+    batch_max_bytes = 16 << 20
+    greeting = session_module.greeting_of(ApiLimits(1 << 20, batch_max_bytes))
+    value = bytes(batch_max_bytes // 10_000)
+    body = batch(*[value] * 9_999, bytes(batch_max_bytes - len(value) * 9_999))
+    assert operations.cost_bytes(body) + 1 <= greeting.credit_bytes
 
 
 async def test_what_is_put_is_read_with_its_offset_and_epoch(client: Client):
@@ -163,6 +182,18 @@ async def test_records_that_are_appended_together_read_back_in_order(client: Cli
         (None, b"c"),
     ]
     assert page.next_offset == page.high_watermark == written.last_offset + 1
+
+
+async def test_a_finished_batch_reads_back_in_order(client: Client):
+    values = [b"a" * 40_000, b"", b"b" * 30_000]
+    await client.send((1, Kind.APPEND_BATCH, batch(*values)))
+    written = answers.decode_written((await client.answer(1)).body)
+    assert written.last_offset - written.base_offset == 2
+    await client.send((2, Kind.READ, operations.read_body(written.base_offset, 1 << 20, 0)))
+    records = answers.decode_records((await client.answer(2)).body).records
+    assert [(record.offset, record.key, record.value) for record in records] == [
+        (written.base_offset + number, None, value) for number, value in enumerate(values)
+    ]
 
 
 async def test_control_records_are_described_in_json(client: Client):
@@ -222,6 +253,15 @@ async def test_a_refusal_has_the_apis_error_and_the_session_goes_on(api: Api, cl
         (Kind.APPEND, struct.pack(">II", 1, 9) + b"short", "INVALID_REQUEST", "length of 9"),
         (Kind.APPEND, operations.append_body([b"a"]) + b"x", "INVALID_REQUEST", "1 bytes after"),
         (Kind.APPEND, operations.append_body([bytes(60_000)] * 3), "BATCH_TOO_LARGE", "180000"),
+        (Kind.APPEND_BATCH, b"", "INVALID_REQUEST", "a batch of 0 bytes"),
+        (Kind.APPEND_BATCH, batch(b"small"), "INVALID_REQUEST", "expected 65536 or more"),
+        (Kind.APPEND_BATCH, bytes(70_000), "INVALID_REQUEST", "impossible header"),
+        (Kind.APPEND_BATCH, BATCH[:-1], "INVALID_REQUEST", "says that it has"),
+        (Kind.APPEND_BATCH, BATCH[:-1] + b"x", "INVALID_REQUEST", "checksum"),
+        (Kind.APPEND_BATCH, KEYED_BATCH, "INVALID_REQUEST", "record 1 has a key"),
+        (Kind.APPEND_BATCH, batch(*[b"12345"] * 10_001), "INVALID_REQUEST", "1 to 10000"),
+        (Kind.APPEND_BATCH, batch(b"", bytes(70_000)), "RECORD_TOO_LARGE", "records.1: 70000"),
+        (Kind.APPEND_BATCH, batch(*[bytes(60_000)] * 3), "BATCH_TOO_LARGE", "180000"),
         (Kind.READ, b"", "INVALID_REQUEST", "READ"),
         (Kind.READ, operations.read_body(0, 0, 0), "INVALID_REQUEST", "max_bytes 0"),
         (Kind.READ, operations.read_body(0, 1, 60_001), "INVALID_REQUEST", "max_wait_ms 60001"),

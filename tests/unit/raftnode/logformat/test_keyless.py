@@ -316,7 +316,7 @@ def test_a_checked_batch_takes_the_leaders_time_and_place_and_keeps_its_records(
     values: list[bytes],
 ):
     finished = read_finished_batch(encode_keyless_batch(values, 5), 100)
-    placed = place_finished_batch(finished.data, finished.record_count, NOW_MS)
+    placed = place_finished_batch(finished, NOW_MS)
     assert placed == plain(values), "as if the leader had encoded the values"
     stamped = stamp(placed, Offset(40), Epoch(3))
     [batch] = decode_batches(stamped)

@@ -56,5 +56,18 @@ def test_a_key_may_have_any_bytes_and_a_value_may_be_empty():
         operations.decode_append(operations.append_body([b"", b""]), 1)
 
 
+@pytest.mark.without(
+    "session.answers:decode_greeting", "if len(data) >= _GREETING.size + _BATCH_MIN.size", "if 0"
+)
+def test_the_greeting_of_an_older_node_has_no_smallest_batch():
+    greeting = answers.Greeting(4, 3, 2, 1)
+    data = answers.encode_greeting(greeting)
+    assert answers.decode_greeting(data) == answers.decode_greeting(data + b"later") == greeting
+    for cut in range(1, 5):
+        assert answers.decode_greeting(data[:-cut]) == answers.Greeting(4, 3, 2, 0)
+    with pytest.raises(DecodeError):
+        answers.decode_greeting(data[:-5])
+
+
 def test_kinds_are_the_documented_numbers():
-    assert [kind.value for kind in Kind] == [1, 2, 3, 4, 5]
+    assert [kind.value for kind in Kind] == [1, 2, 3, 4, 5, 6]

@@ -8,15 +8,17 @@ import pytest
 
 from raftnode.api.errors import not_leader, refusal
 from raftnode.api.model import Appended
-from raftnode.api.service import NewRecord
+from raftnode.api.service import CommittedRun, NewRecord
 from raftnode.core.effects import AppendAccepted, Refused
 from raftnode.core.events import AppendRequested
 from raftnode.core.reasons.refusals import DiskFull, NotStartedInTime, NotTheLeader, Refusal
 from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
-from raftnode.logformat import iter_records, stamp
+from raftnode.logformat import iter_records, read_header, stamp
+from raftnode.logformat.keyless import encode_keyless_batch, read_finished_batch
 from raftnode.runtime import reason_sentences
+from raftnode.runtime.process import clock
 from raftnode.runtime.writes import appends as module
 from raftnode.runtime.writes.appends import RECORD_OVERHEAD_BYTES, SLOW_FLUSH_S, Appends
 
@@ -282,6 +284,69 @@ async def test_a_write_waits_for_more_only_as_long_as_linger_says(looped_time):
     assert [request.record_count for request in core.asked] == [2]
     core.appends.leadership_lost()
     core.appends.fail_all(refusal("SHUTTING_DOWN", "stop"))
+
+
+TAKEN = "runtime.writes.appends:Appends._taken"
+
+
+@pytest.mark.without(TAKEN, "if is_open and not finished:", "if batches:")
+@pytest.mark.without(TAKEN, "if is_open and not finished:", "if is_open:")
+@pytest.mark.without(TAKEN, "is_open = not finished", "is_open = True")
+@pytest.mark.without(TAKEN, "is_open = not finished", "is_open = False")
+async def test_a_finished_batch_stays_one_between_the_writes_before_and_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(clock, "wall_ms", lambda: 777)
+    core, outcomes = Core(), list[CommittedRun | RequestError]()
+    core.end = 40
+    for values in ([b"1"], [b"2"]):
+        core.appends.submit([NewRecord(None, value) for value in values], outcomes.append)
+    for values in ([b"3", b"4"], [b"5"]):
+        batch = read_finished_batch(encode_keyless_batch(values, 5), 10)
+        core.appends.submit_batch(batch, outcomes.append)
+    for value in (b"6", b"7"):
+        core.appends.submit([NewRecord(b"key", value)], outcomes.append)
+    assert core.appends.pending == 6
+    await turns()
+    assert [values_of(request) for request in core.asked] == [
+        [b"1", b"2"],
+        [b"3", b"4"],
+        [b"5"],
+        [b"6", b"7"],
+    ]
+    assert [read_header(request.data).max_timestamp_ms for request in core.asked] == [777] * 4
+    for request in core.asked:
+        core.accept(request)
+    core.appends.committed(Offset(44))
+    assert outcomes == [
+        CommittedRun(Offset(base), Offset(last), EPOCH)
+        for base, last in ((40, 40), (41, 41), (42, 43))
+    ]
+    core.appends.leadership_lost()
+    assert [outcome.error for outcome in outcomes[3:]] == ["LEADERSHIP_LOST"] * 3
+    assert core.appends.idle
+
+
+async def test_finished_batches_count_against_the_limits_of_queue_and_batch():
+    core = await held(queue_bytes_max=2000, batch_bytes_max=1000)
+    finished = read_finished_batch(encode_keyless_batch([b"x" * 600], 0), 10)
+    outcomes = list[CommittedRun | RequestError]()
+    for _ in range(2):
+        core.appends.submit_batch(finished, outcomes.append)
+    assert core.appends.queued_bytes == 2 * len(finished.data)
+    with pytest.raises(RequestError, match="waiting to be written"):
+        core.appends.submit_batch(
+            read_finished_batch(encode_keyless_batch([b"x" * 800], 0), 10), outcomes.append
+        )
+    core.flushing = False
+    core.appends.pump()
+    assert len(core.asked) == 1, "both together are larger than a batch may be"
+    core.appends.refused(Refused(next(iter(core.appends._asked)), NotTheLeader()))
+    await turns()
+    assert len(core.asked) == 2
+    assert [outcome.error for outcome in outcomes] == ["NOT_LEADER"]
+    write = next(iter(core.appends._asked.values())).writes[0]
+    assert write.too_late(5).error == "TIMED_OUT"
 
 
 async def test_a_full_queue_refuses_at_once_and_says_that_nothing_is_done():

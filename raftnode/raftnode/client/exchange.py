@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -21,8 +21,10 @@ from raftnode.api.model import TIMEOUT_MS_MAX, ApiError, ApiModel
 from raftnode.client.credential_files import PLAIN, LoadedCredentials, SecretHeaders
 from raftnode.client.tls_failures import describe_tls_failure, is_refused_certificate
 from raftnode.core.types import Endpoint
+from raftnode.logformat.keyless import encode_keyless_batch
 from raftnode.session import answers
-from raftnode.session.operations import Kind
+from raftnode.session.answers import Greeting
+from raftnode.session.operations import Kind, append_body
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -61,11 +63,42 @@ class OperationCall:
         """Whether it changes anything."""
         return self.kind in WRITES
 
+    def for_session(self, _greeting: Greeting) -> tuple[Kind, bytes]:
+        """The operation's kind and body, the same for each node."""
+        return self.kind, self.body
+
     def __str__(self) -> str:
         return str(self.over_http(1))
 
 
-WRITES = frozenset({Kind.PUT, Kind.DELETE, Kind.APPEND})
+WRITES = frozenset({Kind.PUT, Kind.DELETE})
+
+
+@dataclass(frozen=True, slots=True)
+class AppendCall:
+    """Records to append through a session with any node, in the form that the node takes."""
+
+    values: Sequence[bytes]
+    over_http: Callable[[int], Call]
+    """As that of `OperationCall`."""
+
+    @property
+    def write(self) -> bool:
+        """Whether it changes anything."""
+        return True
+
+    def for_session(self, greeting: Greeting) -> tuple[Kind, bytes]:
+        """The operation's kind and body: a finished batch, if the node takes one of that size."""
+        smallest = greeting.batch_min_bytes
+        if smallest and sum(map(len, self.values)) >= smallest:
+            return Kind.APPEND_BATCH, encode_keyless_batch(self.values, 0)
+        return Kind.APPEND, append_body(self.values)
+
+    def __str__(self) -> str:
+        return str(self.over_http(1))
+
+
+SessionCall = OperationCall | AppendCall
 
 
 @dataclass(frozen=True, slots=True)

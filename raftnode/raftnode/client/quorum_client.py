@@ -53,11 +53,18 @@ from raftnode.client.client_settings import ClientSettings
 from raftnode.client.credential_files import CredentialFiles
 from raftnode.client.credentials import NO_CREDENTIALS, Credentials
 from raftnode.client.errors import RefusedError
-from raftnode.client.exchange import Answer, Call, OperationCall, answer_within_ms
+from raftnode.client.exchange import (
+    Answer,
+    AppendCall,
+    Call,
+    OperationCall,
+    SessionCall,
+    answer_within_ms,
+)
 from raftnode.client.requests_to_nodes import Asker, Patience
 from raftnode.client.values import Listing, LogPage, LogRecord, Value
 from raftnode.core.types import Endpoint
-from raftnode.session.operations import Kind, append_body, get_body, put_body, read_body
+from raftnode.session.operations import Kind, get_body, put_body, read_body
 
 CLUSTER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -316,7 +323,7 @@ class QuorumClient:
         Raises:
             NotDoneError, OutcomeUnknownError: as they say.
         """
-        call = OperationCall(Kind.APPEND, append_body(values), partial(_append_over_http, values))
+        call = AppendCall(values, partial(_append_over_http, values))
         return decode_appended(await self._ask_leader(call, timeout_ms))
 
     async def put(self, key: str, value: bytes, *, timeout_ms: int | None = None) -> Appended:
@@ -340,7 +347,7 @@ class QuorumClient:
         call = OperationCall(Kind.DELETE, key.encode(), partial(_delete_over_http, key))
         return decode_appended(await self._ask_leader(call, timeout_ms))
 
-    async def _ask_leader(self, call: OperationCall, timeout_ms: int | None) -> Answer:
+    async def _ask_leader(self, call: SessionCall, timeout_ms: int | None) -> Answer:
         return await self._asker.ask(call, self._asker.total_ms(timeout_ms), leader=True)
 
     # Reads.

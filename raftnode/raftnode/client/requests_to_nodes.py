@@ -34,7 +34,7 @@ from raftnode.client.exchange import (
     Call,
     CutError,
     NotSentError,
-    OperationCall,
+    SessionCall,
     answer_within_ms,
     exchange,
     send_once_trace,
@@ -178,7 +178,7 @@ class Asker:
         )
 
     async def ask(
-        self, call: Call | OperationCall, total_ms: int, *, leader: bool, wait_ms: int = 0
+        self, call: Call | SessionCall, total_ms: int, *, leader: bool, wait_ms: int = 0
     ) -> Answer:
         """Ask nodes until one node serves the call, by the rule of this package.
 
@@ -222,7 +222,7 @@ class Asker:
     async def _attempt(
         self,
         endpoint: Endpoint,
-        call: Call | OperationCall,
+        call: Call | SessionCall,
         timeout_s: float,
         said: dict[Endpoint, str],
     ) -> Answer | None:
@@ -231,7 +231,7 @@ class Asker:
             raise RuntimeError("the client is not open; use it as an async context manager")
         loaded = self._files.current()
         try:
-            if isinstance(call, OperationCall):
+            if not isinstance(call, Call):
                 return await self._operate(self._session, endpoint, call, timeout_s, loaded)
             return await self._exchange(self._session, endpoint, call, timeout_s, loaded)
         except NotSentError as error:
@@ -264,7 +264,7 @@ class Asker:
         self,
         http: aiohttp.ClientSession,
         endpoint: Endpoint,
-        call: OperationCall,
+        call: SessionCall,
         timeout_s: float,
         loaded: LoadedCredentials,
     ) -> Answer:
@@ -273,7 +273,8 @@ class Asker:
         if self._sessions is not None:
             try:
                 session = await self._sessions.to(endpoint, loaded, timeout_s=timeout_s)
-                answer = await session.ask(call.kind, call.body, until_s - time.monotonic())
+                kind, body = call.for_session(session.greeting)
+                answer = await session.ask(kind, body, until_s - time.monotonic())
             except NoSessionsError:
                 pass
             else:
@@ -298,7 +299,7 @@ class Asker:
 
     def _take_refusal(
         self,
-        call: Call | OperationCall,
+        call: Call | SessionCall,
         answer: Answer,
         search: LeaderSearch,
         said: dict[Endpoint, str],

@@ -104,6 +104,7 @@ class NodeSession:
 
     Attributes:
         endpoint: the node's.
+        greeting: the node's limits.
         credentials: the version of the credentials that it was opened with.
         usable: whether operations may be given to it: it is open, and nothing on it is overdue.
     """
@@ -116,6 +117,7 @@ class NodeSession:
         credentials: int = 0,
     ) -> None:
         self.endpoint = endpoint
+        self.greeting = greeting
         self.credentials = credentials
         self.usable = True
         self._websocket = websocket

@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from proofkit.memoryservice import MemoryService
-from raftnode.api.errors import refusal
+from raftnode.api.errors import not_leader, refusal
 from raftnode.api.http import error_model
 from raftnode.api.server import ApiServer, make_app
 from raftnode.client import (
@@ -28,6 +28,7 @@ from raftnode.client.exchange import CutError, NotSentError
 from raftnode.client.session import NodeSession, NoSessionsError
 from raftnode.client.sessions import Sessions
 from raftnode.core.types import Endpoint
+from raftnode.logformat.keyless import encode_keyless_batch
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind, Greeting, Refusal, Written
 from raftnode.session.operations import Kind, Operation
@@ -262,6 +263,58 @@ async def test_what_does_not_greet_is_no_node(greeting: bytes):
     async with node(greeting or b"\xff") as served, aiohttp.ClientSession() as http:
         with pytest.raises(NotSentError, match="greeting"):
             await NodeSession.open(http, served.at, timeout_s=LONG_S)
+
+
+FOR_SESSION = "client.exchange:AppendCall.for_session"
+
+
+@pytest.mark.without(FOR_SESSION, "smallest and", "")
+@pytest.mark.without(FOR_SESSION, ">= smallest", "> smallest")
+async def test_records_go_in_the_form_that_the_node_takes():
+    """In a quorum under a rolling upgrade, some nodes are older."""
+    values = [b"x" * 300, b"", b"y" * 200]
+    records = (Kind.APPEND, operations.append_body(values))
+    finished = (Kind.APPEND_BATCH, encode_keyless_batch(values, 0))
+    for greeting, sent in (
+        (answers.encode_greeting(GREETING)[:13], records),
+        (answers.encode_greeting(GREETING), records),
+        (answers.encode_greeting(GREETING._replace(batch_min_bytes=501)), records),
+        (answers.encode_greeting(GREETING._replace(batch_min_bytes=500)), finished),
+    ):
+        async with node(greeting) as served, client_of(served.at) as client:
+            assert (await client.append(values)).last_offset == 7
+            [operation] = served.got
+            assert (operation.kind, operation.body) == sent
+
+
+async def test_an_append_goes_from_a_newer_node_to_an_older_leader_in_its_form():
+    new, old = GREETING._replace(batch_min_bytes=1), answers.encode_greeting(GREETING)[:13]
+    async with node(answers.encode_greeting(new)) as follower, node(old) as leader:
+        error = error_model(not_leader(None, leader.at)).model_dump_json().encode()
+        follower.answers = lambda operation: answers.encode_refusal(
+            operation.operation_id, Refusal(421, error)
+        )
+        async with client_of(follower.at) as client:
+            assert (await client.append([b"value"])).last_offset == 7
+    assert [operation.kind for operation in follower.got] == [Kind.APPEND_BATCH]
+    assert [operation.kind for operation in leader.got] == [Kind.APPEND]
+
+
+@pytest.mark.without("client.exchange:AppendCall.write", "return True", "return False")
+async def test_a_finished_batch_whose_session_is_lost_is_unknown_and_never_sent_again():
+    greeting = answers.encode_greeting(GREETING._replace(batch_min_bytes=1))
+    async with node(greeting) as first, node(greeting) as second:
+        first.answers = nothing
+        async with client_of(first.at, second.at) as client:
+            client._asker.leader = first.at
+            write = asyncio.get_running_loop().create_task(client.append([b"value"]))
+            await first.has(1)
+            assert first.websocket is not None
+            await first.websocket.close()
+            with pytest.raises(OutcomeUnknownError):
+                await write
+    assert [operation.kind for operation in first.got] == [Kind.APPEND_BATCH]
+    assert second.got == []
 
 
 async def test_a_greeting_may_grow_at_its_end():

@@ -27,6 +27,7 @@ from proofkit.badrequests import (
     TO_LEADER,
     wrong_requests,
 )
+from proofkit.badrequests.batches import wrong_batches
 from proofkit.badrequests.clients import wrong_bytes
 from proofkit.memoryservice import MemoryService
 from raftnode.api.errors import DOCUMENT_NAMES, ERRORS
@@ -263,6 +264,18 @@ def bad_requests() -> Iterator[str]:
     for row in wrong_bytes():
         answer = row.answer if row.answer == CUT_OFF else f"`{row.answer}`"
         yield f"| {row.what} | {answer} |"
+    yield ""
+    yield "## A client's finished batch, to the leader\n"
+    yield (
+        "What may be wrong with the batch of "
+        "[APPEND_BATCH](../reference/session-protocol.md#finished-batches). The leader refuses it "
+        "with `INVALID_REQUEST` and the reason, and writes nothing. "
+        "`tests/node/test_bad_clients.py` sends every row to a real node.\n"
+    )
+    yield "| the batch has | the answer says |"
+    yield "|---|---|"
+    for batch in wrong_batches():
+        yield f"| {batch.what} | {batch.reason} |"
     yield ""
 
 

@@ -146,7 +146,7 @@ def read_finished_batch(data: bytes, records_max: int) -> FinishedBatch:
     batch = FinishedBatch(data, header.record_count, sizes)
     if place_finished_batch(batch, header.base_timestamp_ms) != data:
         raise DecodeError(
-            "base offset, leader epoch, producer and maximal timestamp: expected 0, -1, none and "
+            "base offset, leader epoch, producer and largest timestamp: expected 0, -1, none and "
             f"the base timestamp {header.base_timestamp_ms}"
         )
     return batch

@@ -35,6 +35,11 @@ from raftnode.logformat import (
     encode_data_batch,
     stamp,
 )
+from raftnode.logformat.keyless import (
+    encode_keyless_batch,
+    place_finished_batch,
+    read_finished_batch,
+)
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files
 from raftnode.storage.log.log import LogSettings
@@ -145,6 +150,26 @@ def test_kafka_reads_a_segment_that_is_written_and_has_room_reserved(kafka, tmp_
     printed = kafka.dump("--deep-iteration", "--print-data-log", files=[active])
     assert batches_by_kafka(printed) == batches_by_us(active)
     assert [int(offset) for offset in RECORD.findall(printed)] == list(range(50))
+    log.close()
+    directory.close()
+
+
+def test_kafka_reads_batches_that_clients_have_finished(kafka, tmp_path: Path) -> None:
+    directory = DataDirectory.open(tmp_path, NodeId(1))
+    log = directory.open_log(LogSettings())
+    values = [b"", b"value", *(b"x" * size for size in (63, 64, 8191, 8192)), *[b"y"] * 100]
+    for number in range(3):
+        finished = read_finished_batch(encode_keyless_batch(values, 0), len(values))
+        base, last = log.end_offset, Offset(log.end_offset + len(values) - 1)
+        stamped = stamp(place_finished_batch(finished, 1000 + number), base, Epoch(1))
+        log.append([Batch(base, last, Epoch(1), stamped)])
+    log.flush()
+    [active] = directory.log_directory.glob("*.log")
+    printed = kafka.dump("--deep-iteration", "--print-data-log", files=[active])
+    theirs = batches_by_kafka(printed)
+    assert len(theirs) == 3
+    assert theirs == batches_by_us(active)
+    assert [int(offset) for offset in RECORD.findall(printed)] == list(range(3 * len(values)))
     log.close()
     directory.close()
 

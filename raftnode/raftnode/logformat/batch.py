@@ -281,7 +281,7 @@ def to_batch(header: BatchHeader, data: bytes) -> Batch:
     """
     control: tuple[ControlRecord, ...] = ()
     if header.is_control:
-        records = _iter_batch(header, data)
+        records = iter_batch(header, data)
         control = tuple(record.control for record in records if record.control is not None)
     return Batch(header.base_offset, header.last_offset, header.epoch, data, control)
 
@@ -310,10 +310,15 @@ def iter_records(data: Buffer) -> Iterator[LogRecord]:
     """
     view = memoryview(data)
     for position, header in iter_headers(view):
-        yield from _iter_batch(header, bytes(view[position : position + header.size]))
+        yield from iter_batch(header, bytes(view[position : position + header.size]))
 
 
-def _iter_batch(header: BatchHeader, data: bytes) -> Iterator[LogRecord]:
+def iter_batch(header: BatchHeader, data: bytes) -> Iterator[LogRecord]:
+    """Yield the records of one batch.
+
+    Raises:
+        DecodeError: on reaching bytes that are not well formed.
+    """
     reader = Reader(data, HEADER_BYTES, len(data), "record")
     for delta in range(header.record_count):
         usual = None if header.is_control else read_usual_record(data, reader.position, delta)

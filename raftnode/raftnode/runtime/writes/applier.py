@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 
 from raftnode.core.types import FIRST_OFFSET, Offset
-from raftnode.logformat.batch import BatchHeader, iter_headers, iter_records
+from raftnode.logformat.batch import BatchHeader, iter_batch, iter_headers
 from raftnode.logformat.keyless import keyless_sizes
 from raftnode.runtime.disk.log_reads import LogReader
 from raftnode.statemachine.kv import KeyValueStore
@@ -21,8 +21,9 @@ _CHUNK_BYTES = 256 * 1024
 _TURN_RECORDS = 256
 """After how many records, applied in a few milliseconds, other tasks have a turn."""
 
-_KEYLESS_RECORDS_MAX = 4096
-"""The most records of a batch that is looked through in one go, in a few milliseconds at most."""
+_KEYLESS_RECORDS = range(8, 4097)
+"""How many records a batch has that is looked through in one go, in a few milliseconds at most: for
+fewer it does not pay."""
 
 
 class Applier:
@@ -99,7 +100,7 @@ class Applier:
                 self.last_timestamp_ms = header.base_timestamp_ms
                 yield header.record_count
                 continue
-            records = iter_records(memoryview(data)[position : position + header.size])
+            records = iter_batch(header, data[position : position + header.size])
             while turn := tuple(islice(records, _TURN_RECORDS)):
                 self.kv.apply_all(turn)
                 self.last_timestamp_ms = turn[-1].timestamp_ms
@@ -154,6 +155,6 @@ class Applier:
 
 def _is_keyless(header: BatchHeader, data: bytes, position: int) -> bool:
     return (
-        header.record_count <= _KEYLESS_RECORDS_MAX
+        header.record_count in _KEYLESS_RECORDS
         and keyless_sizes(header, data, position) is not None
     )

@@ -68,8 +68,7 @@ from raftnode.core.types import (
     format_directory_id,
 )
 from raftnode.errors import RequestError
-from raftnode.logformat.batch import iter_records
-from raftnode.logformat.keyless import FinishedBatch
+from raftnode.logformat import FinishedBatch, iter_records
 from raftnode.statemachine.kv import KeyValueStore
 
 _FIRST_EPOCH = Epoch(1)

@@ -33,12 +33,10 @@ from raftnode.logformat import (
     SnapshotId,
     StateRecord,
     encode_data_batch,
-    stamp,
-)
-from raftnode.logformat.keyless import (
     encode_keyless_batch,
     place_finished_batch,
     read_finished_batch,
+    stamp,
 )
 from raftnode.storage.directory.directory import DataDirectory
 from raftnode.storage.files import Files

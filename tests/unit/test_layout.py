@@ -122,15 +122,23 @@ def _imported_from_the_format(path):
                 yield node.lineno, name
 
 
+MAY_IMPORT_PRIVATE = (
+    "tests/unit/raftnode/",
+    "proofkit/proofkit/badrequests/",
+    "proofkit/proofkit/fuzz/",
+)
+"""They test single modules of the format, or make bytes that no public name makes."""
+
+
 def _may_import(path, name):
-    """The public names; the tests of the format and of the storage, and the fuzzer, private ones.
+    """The public names; tests of the node, the fuzzer and the bad requests, private ones as well.
 
     Only the tests of the format import a public name from the module that they test.
     """
     if path.startswith("tests/unit/raftnode/logformat/"):
         return True
     public = name.rpartition(".")[2] in logformat.__all__
-    if path.startswith(("tests/unit/raftnode/", "proofkit/proofkit/fuzz/")):
+    if path.startswith(MAY_IMPORT_PRIVATE):
         return not public or name.count(".") == 2
     return public and name.count(".") == 2
 

@@ -13,12 +13,8 @@ import crc32c
 
 from raftnode.core.records import Batch, RaftVersion
 from raftnode.core.types import Epoch, Offset
-from raftnode.logformat.batch import (
-    Record,
-    encode_control_batch,
-    encode_data_batch,
-    encode_records,
-)
+from raftnode.logformat import Record, encode_control_batch, encode_data_batch
+from raftnode.logformat.batch import encode_records
 from raftnode.logformat.encoding import varint
 from raftnode.session.operations import BATCH_BYTES_MIN
 

@@ -30,15 +30,13 @@ from raftnode.logformat import (
     decode_control_record,
     encode_control_record,
     encode_data_batch,
+    encode_keyless_batch,
     iter_records,
+    place_finished_batch,
+    read_finished_batch,
     stamp,
 )
 from raftnode.logformat.batch import encode_control_records
-from raftnode.logformat.keyless import (
-    encode_keyless_batch,
-    place_finished_batch,
-    read_finished_batch,
-)
 from raftnode.logformat.sealed_json import Fields, seal
 from raftnode.storage.directory import incarnation
 from raftnode.storage.directory.formation import decode_latch, encode_latch

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from proofkit.fuzz.target import Target, same
 from raftnode.errors import DecodeError
-from raftnode.logformat.keyless import encode_keyless_batch
+from raftnode.logformat import encode_keyless_batch
 from raftnode.session import answers, operations
 from raftnode.session.answers import (
     AnswerKind,

@@ -4,6 +4,7 @@ This module has the public names; nothing here opens a file. `raftnode.logfiles`
 of a replica in this format.
 
 - `batch`: record batches; `usual_record`: their usual record, decoded faster;
+- `keyless`: batches without keys, which a client has finished;
 - `control`: control records, for the core; `control_fields`: the same with names, for people;
 - `epochs`: where each epoch starts; `index`: the sparse indexes of a segment;
 - `snapshot`: name, header and footer of a snapshot file; `snapshot_fields`: what we add to them;
@@ -31,6 +32,12 @@ from raftnode.logformat.control import decode_control_record, encode_control_rec
 from raftnode.logformat.control_fields import describe_control
 from raftnode.logformat.epochs import EpochIndex, EpochStart, decode_epochs
 from raftnode.logformat.index import SegmentIndex
+from raftnode.logformat.keyless import (
+    FinishedBatch,
+    encode_keyless_batch,
+    place_finished_batch,
+    read_finished_batch,
+)
 from raftnode.logformat.snapshot import SNAPSHOT_SUFFIX, SnapshotHead, SnapshotId, StateRecord
 
 __all__ = [
@@ -39,6 +46,7 @@ __all__ = [
     "BatchHeader",
     "EpochIndex",
     "EpochStart",
+    "FinishedBatch",
     "LogRecord",
     "Record",
     "SegmentIndex",
@@ -53,7 +61,10 @@ __all__ = [
     "encode_control_batch",
     "encode_control_record",
     "encode_data_batch",
+    "encode_keyless_batch",
     "iter_records",
+    "place_finished_batch",
+    "read_finished_batch",
     "read_header",
     "stamp",
     "to_batch",

@@ -41,7 +41,7 @@ from raftnode.api.session_route import CLOSE_REFUSED
 from raftnode.core.types import Endpoint
 from raftnode.errors import RequestError
 from raftnode.limits.model import ClientLimits, Limit
-from raftnode.logformat.keyless import encode_keyless_batch
+from raftnode.logformat import encode_keyless_batch
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import VERBS, Kind

@@ -23,8 +23,7 @@ from raftnode.api.server import ApiServer, make_app
 from raftnode.api.service import NewRecord
 from raftnode.core.types import Endpoint
 from raftnode.limits.model import ClientLimits
-from raftnode.logformat.batch import Record, encode_data_batch
-from raftnode.logformat.keyless import encode_keyless_batch
+from raftnode.logformat import Record, encode_data_batch, encode_keyless_batch
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind
 from raftnode.session.operations import Kind

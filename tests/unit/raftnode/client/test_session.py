@@ -28,7 +28,7 @@ from raftnode.client.exchange import CutError, NotSentError
 from raftnode.client.session import NodeSession, NoSessionsError
 from raftnode.client.sessions import Sessions
 from raftnode.core.types import Endpoint
-from raftnode.logformat.keyless import encode_keyless_batch
+from raftnode.logformat import encode_keyless_batch
 from raftnode.session import PATH, SUBPROTOCOL, answers, operations
 from raftnode.session.answers import AnswerKind, Greeting, Refusal, Written
 from raftnode.session.operations import Kind, Operation

@@ -15,8 +15,13 @@ from raftnode.core.reasons.refusals import DiskFull, NotStartedInTime, NotTheLea
 from raftnode.core.reasons.waits import Awaited
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RequestError
-from raftnode.logformat import iter_records, read_header, stamp
-from raftnode.logformat.keyless import encode_keyless_batch, read_finished_batch
+from raftnode.logformat import (
+    encode_keyless_batch,
+    iter_records,
+    read_finished_batch,
+    read_header,
+    stamp,
+)
 from raftnode.runtime import reason_sentences
 from raftnode.runtime.process import clock
 from raftnode.runtime.writes import appends as module

@@ -18,7 +18,7 @@ import sys
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import QuorumSecurity
 from raftnode.client import Credentials, OutcomeUnknownError, QuorumClient, UnavailableError
 from raftnode.client.credential_files import make_context
-from raftnode.core.types import NodeId, ReplicaKey
+from raftnode.core.types import NodeId, ReplicaKey, parse_directory_id
 from raftnode.errors import ExitCode
 from raftnode.tls.certificates import read_certificates
 from raftnode.transport.hello import (
@@ -46,7 +46,6 @@ from raftnode.transport.hello import (
 pytestmark = [pytest.mark.timeout(300)]
 
 CLUSTER_ID = "SecuredSecuredSecuredS"
-AUDITED = {"RAFTNODE_AUDIT_LOG": "stderr"}
 
 
 def quorum_of(
@@ -56,7 +55,7 @@ def quorum_of(
     settings: dict[str, str] | None = None,
     **options: Any,
 ) -> LocalQuorum:
-    security = QuorumSecurity(tmp_path / "security", CLUSTER_ID, tokens=False, **options)
+    security = QuorumSecurity(tmp_path / "security", CLUSTER_ID, **({"tokens": False} | options))
     cache = {"HYPOTHESIS_STORAGE_DIRECTORY": str(request.config.rootpath / ".hypothesis")}
     return LocalQuorum(
         tmp_path, 3, network, cache | (settings or {}), cluster_id=CLUSTER_ID, security=security
@@ -110,9 +109,11 @@ async def grows(written: dict[str, bytes], by: int = 50) -> None:
 
 async def metrics_of(quorum: LocalQuorum, node: LocalNode) -> dict[str, float]:
     assert quorum.security is not None
-    context = make_context(quorum.security.credentials())
+    credentials = quorum.security.credentials()
+    context, token_file = make_context(credentials), credentials.token_file
+    headers = {"Authorization": f"Bearer {token_file.read_text()}"} if token_file else {}
     async with (
-        aiohttp.ClientSession() as session,
+        aiohttp.ClientSession(headers=headers) as session,
         session.get(f"https://{node.api}/metrics", ssl=context) as answer,
     ):
         lines = (await answer.text()).splitlines()
@@ -176,19 +177,21 @@ async def counted(
     await eventually(look, what=name)
     assert await state_of(quorum) == state
     assert f'"reason":"{reason}"' in node.output()
-    expected = {
-        "event": "refused",
-        "remote": "127.0.0.1",
-        "listener": listener,
-        "outcome": "not_done",
-        "reason": reason,
-    }
+    await has_refusal(node, listener=listener, reason=reason)
 
-    async def has_line() -> bool | None:  # the log is written on a thread
+
+async def has_refusal(node: LocalNode, **fields: str) -> None:
+    """Wait for the line of a refusal with exactly these fields in the audit log.
+
+    The node's settings do not name the audit log: with TLS it has one on stderr.
+    """
+    expected = {"event": "refused", "remote": "127.0.0.1", "outcome": "not_done"} | fields
+
+    async def look() -> bool | None:  # the log is written on a thread
         lines = [{k: v for k, v in line.items() if k != "time"} for line in node.audited()]
         return expected in lines or None
 
-    await eventually(has_line, what="its line in the audit log")
+    await eventually(look, what=f"a line of the audit log with {fields}")
 
 
 @dataclass(frozen=True)
@@ -246,7 +249,7 @@ async def test_clients_that_the_api_refuses(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
     required = {"RAFTNODE_API_TLS_CLIENT_CERTIFICATES": "required"}
-    quorum = quorum_of(tmp_path, network, request, required | AUDITED, client_certificates=True)
+    quorum = quorum_of(tmp_path, network, request, required, tokens=True, client_certificates=True)
     async with quorum:
         await quorum.form(1)
         await quorum.put("before", b"1")  # the quorum writes nothing more by itself
@@ -297,7 +300,7 @@ async def test_a_node_presents_its_one_certificate_whatever_name_a_client_asks_f
     listener: str, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
     """It looks at no server name, so the client decides whether the certificate is good enough."""
-    quorum = quorum_of(tmp_path, network, request, AUDITED)
+    quorum = quorum_of(tmp_path, network, request)
     async with quorum:
         await quorum.form(1)
         await quorum.put("before", b"1")  # the quorum writes nothing more by itself
@@ -354,20 +357,96 @@ async def test_tls_on_a_plain_port_is_refused_by_the_client(
         assert await state_of(quorum) == state
 
 
-async def say_hello(node: LocalNode, context: ssl.SSLContext | None) -> Refusal:
+async def test_tls_on_a_plain_peer_port_is_refused_and_changes_nothing(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    quorum = quorum_of(tmp_path, network, request, peer_tls="disabled")
+    async with quorum:
+        await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
+        [node, security] = [quorum.nodes[0], quorum.security]
+        assert security is not None
+        context = ssl.create_default_context(cadata=security.authority.pem.decode())
+        files = by(of_nodes)(security, tmp_path / "peer")
+        context.load_cert_chain(files.certificate, files.key)
+        state = await state_of(quorum)
+        for _ in range(3):
+            with pytest.raises(aiohttp.ClientConnectorError) as refused:
+                await say_hello(node, context)
+            assert isinstance(refused.value.os_error, ssl.SSLError | ConnectionError)
+        assert await state_of(quorum) == state
+        assert (await say_hello(node, None, wants=key_of(5))).reason is RefusalReason.WRONG_REPLICA
+
+
+def key_of(node_id: int) -> ReplicaKey:
+    return ReplicaKey(NodeId(node_id), uuid.uuid4())
+
+
+@pytest.mark.parametrize("peer_tls", ["disabled", "required"])
+async def test_hellos_that_a_node_refuses(
+    peer_tls: str, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    """Each leaves a line in the audit log, and changes nothing."""
+    quorum = quorum_of(tmp_path, network, request, peer_tls=peer_tls)
+    async with quorum:
+        await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
+        [node, security] = [quorum.nodes[0], quorum.security]
+        assert security is not None
+        context = None
+        if peer_tls == "required":
+            context = ssl.create_default_context(cadata=security.authority.pem.decode())
+            files = by(of_nodes)(security, tmp_path / "peer")
+            context.load_cert_chain(files.certificate, files.key)
+        state, info = await state_of(quorum), await quorum.info(node)
+        own = ReplicaKey(NodeId(info.node_id), parse_directory_id(info.directory_id))
+        copied = replace(own, directory_id=uuid.uuid4())
+        other, wanted = Hello(Identity(key_of(1), "Other", 1)), key_of(5)
+        cases = {
+            "wrong_cluster": other,
+            "wrong_replica": Hello(Identity(key_of(1), CLUSTER_ID, 1), wants=wanted),
+            "unsupported_version": Hello(Identity(key_of(1), CLUSTER_ID, 1), None, 7, 9),
+        }
+        if context is None:  # otherwise the certificate decides
+            cases["own_key"] = Hello(Identity(own, CLUSTER_ID, 1))
+            cases["wrong_replica"] = Hello(Identity(copied, CLUSTER_ID, 1), wants=copied)
+        for reason, hello in cases.items():
+            refusal = await say(node, context, encode_hello(hello))
+            by_certificate = context is not None and reason == "wrong_cluster"
+            assert refusal.reason == ("wrong_certificate" if by_certificate else reason)
+            target = {} if by_certificate else {"target": str(hello.identity.key)}
+            await has_refusal(node, listener="peer", reason=reason, **target)
+        assert (await say(node, context, b"nothing")).reason is RefusalReason.BAD_HELLO
+        await has_refusal(node, listener="peer", reason="bad_hello")
+        assert await state_of(quorum) == state
+        for _ in range(30):
+            await say(node, context, b"nothing")
+        lines = [line for line in node.audited() if line.get("reason") == "bad_hello"]
+        assert len(lines) < 10
+
+
+async def say_hello(
+    node: LocalNode, context: ssl.SSLContext | None, wants: ReplicaKey | None = None
+) -> Refusal:
     """Say hello as node 1, as a peer does.
 
     Raises:
         OSError, aiohttp.ClientError: the connection is refused before.
     """
-    key = ReplicaKey(NodeId(1), uuid.uuid4())
+    return await say(
+        node, context, encode_hello(Hello(Identity(key_of(1), CLUSTER_ID, 1), wants=wants))
+    )
+
+
+async def say(node: LocalNode, context: ssl.SSLContext | None, first: bytes) -> Refusal:
+    """Send a first frame, and return the refusal that answers it."""
     scheme = "http" if context is None else "https"
     async with (
         asyncio.timeout(30),
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{scheme}://{node.peer}/v1/peer", ssl=context or True) as opened,
     ):
-        await opened.send_bytes(encode_hello(Hello(Identity(key, CLUSTER_ID, 1))))
+        await opened.send_bytes(first)
         answer = decode_hello(await opened.receive_bytes())
     assert isinstance(answer, Refusal), answer
     return answer
@@ -376,7 +455,7 @@ async def say_hello(node: LocalNode, context: ssl.SSLContext | None) -> Refusal:
 async def test_peers_that_a_node_refuses(
     tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
 ):
-    quorum = quorum_of(tmp_path, network, request, AUDITED)
+    quorum = quorum_of(tmp_path, network, request)
     async with quorum:
         await quorum.form(1)
         await quorum.put("before", b"1")  # the quorum writes nothing more by itself
@@ -434,8 +513,14 @@ def test_a_node_does_not_start_with_files_that_cannot_work(
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
+@pytest.mark.parametrize(("listener", "status"), [("api", 200), ("peer", 404)])
 async def test_no_session_is_resumed_after_a_rotation(
-    version: str, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+    listener: str,
+    status: int,
+    version: str,
+    tmp_path: Path,
+    network: LoopbackNetwork,
+    request: pytest.FixtureRequest,
 ):
     settings = {"RAFTNODE_TLS_MIN_VERSION": version}
     quorum = quorum_of(tmp_path, network, request, settings)
@@ -444,19 +529,23 @@ async def test_no_session_is_resumed_after_a_rotation(
         [node, security] = [quorum.nodes[0], quorum.security]
         assert security is not None
 
+        port = node.api.port if listener == "api" else node.peer.port
+        files = by(of_nodes)(security, tmp_path / "peer")
+
         def ask(session: ssl.SSLSession | None) -> tuple[bytes, ssl.SSLSession | None, bool]:
             context = ssl.create_default_context(cadata=security.authority.pem.decode())
+            context.load_cert_chain(files.certificate, files.key)
             if version == "1.2":
                 context.maximum_version = ssl.TLSVersion.TLSv1_2
             ask.contexts.append(context)  # type: ignore[attr-defined]
             with (
-                socket.create_connection((node.host, node.api.port)) as plain,
+                socket.create_connection((node.host, port)) as plain,
                 ask.contexts[0].wrap_socket(  # type: ignore[attr-defined]
                     plain, server_hostname=node.host, session=session
                 ) as opened,
             ):
                 opened.sendall(b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert opened.recv(100).startswith(b"HTTP/1.1 200")
+                assert opened.recv(100).startswith(f"HTTP/1.1 {status}".encode())
                 certificate = opened.getpeercert(binary_form=True)
                 assert certificate is not None
                 return certificate, opened.session, bool(opened.session_reused)
@@ -464,6 +553,7 @@ async def test_no_session_is_resumed_after_a_rotation(
         ask.contexts = []  # type: ignore[attr-defined]
         before, session, _ = await asyncio.to_thread(ask, None)
         assert session is not None
+        assert not (await asyncio.to_thread(ask, session))[2]
         security.issue_node(0, [node.host, "localhost"])
 
         async def rotated() -> bool | None:
@@ -471,6 +561,46 @@ async def test_no_session_is_resumed_after_a_rotation(
             return (certificate != before and not reused) or None
 
         await eventually(rotated, what="the new certificate")
+
+
+@pytest.mark.parametrize("listener", ["api", "peer"])
+async def test_a_client_that_renegotiates_is_refused(
+    listener: str, tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    """TLS 1.3 has no renegotiation; with 1.2 allowed the node answers none."""
+    quorum = quorum_of(tmp_path, network, request, {"RAFTNODE_TLS_MIN_VERSION": "1.2"})
+    async with quorum:
+        await quorum.form(1)
+        await quorum.put("before", b"1")  # the quorum writes nothing more by itself
+        [node, security] = [quorum.nodes[0], quorum.security]
+        assert security is not None
+        port = node.api.port if listener == "api" else node.peer.port
+        files = by(of_nodes)(security, tmp_path / "peer")
+        state = await state_of(quorum)
+
+        async def asks(line: bytes) -> str:
+            """What OpenSSL says of a connection on which this line is sent."""
+            flags = ["-connect", f"{node.host}:{port}", "-CAfile", str(security.root / "ca.crt")]
+            flags += ["-cert", str(files.certificate), "-key", str(files.key)]
+            process = await asyncio.create_subprocess_exec(
+                *("openssl", "s_client", "-tls1_2", *flags),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            said = await process.stdout.readuntil(b"Extended master secret: yes\n---\n")
+            process.stdin.write(line)
+            async with asyncio.timeout(60):
+                return (said + await process.stdout.read()).decode()
+
+        served = await asks(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert "HTTP/1.1 404" in served
+        refused = await asks(b"R\n")
+        assert "RENEGOTIATING" in refused
+        assert "no renegotiation" in refused
+        assert await state_of(quorum) == state
 
 
 async def shows(quorum: LocalQuorum, trusted: set[str] | None, sha256s: set[str]) -> None:

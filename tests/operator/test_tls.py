@@ -113,6 +113,13 @@ def secret(krq, name: str) -> dict[str, bytes]:
     return {key: base64.b64decode(value) for key, value in data.items()}
 
 
+def audit_lines(krq) -> list[dict[str, str]]:
+    """The audit log of all nodes, which a quorum with TLS has without being asked."""
+    logs = (krq.cluster.state_dir / "logs" / "pods").rglob("*.log")
+    lines = (line for path in logs for line in path.read_text().splitlines())
+    return [json.loads(line) for line in lines if line.startswith('{"time": ')]
+
+
 def put(krq, credentials: Credentials) -> None:
     async def write() -> None:
         client = QuorumClient(
@@ -146,6 +153,9 @@ def test_a_quorum_forms_with_tls_and_refuses_plain_clients(krq, operators, clien
     put(krq, Credentials(ca_file=clients.ca_file))
     with pytest.raises(UnavailableError):
         put(krq, Credentials())
+    audited = audit_lines(krq)
+    assert {"changed", "voters_changed"} <= {line["event"] for line in audited}
+    assert "plaintext" in {line.get("reason") for line in audited}
     (mounted,) = krq.list("pods")[0]["spec"]["volumes"][-1:]
     assert "demo-ca" not in json.dumps(krq.list("pods")), mounted
     # Deleted and applied again over its claims, it comes back with its id, and with TLS at once.

@@ -19,7 +19,6 @@ _IDENTITY = "it is the replica's identity, which the operator gives to each pod"
 _ADDRESS = "it is an address, which the operator derives from the pod and its Services"
 _PATH = "it is a path in the container, which the operator sets"
 _TLS = "it belongs to the certificates of the nodes, which the operator sets"
-_ACCESS = "it belongs to access control, which the operator sets up; set spec.access"
 
 SET_BY_OPERATOR: dict[str, str] = {
     "node_id": _IDENTITY,
@@ -34,7 +33,6 @@ SET_BY_OPERATOR: dict[str, str] = {
     "bootstrap_servers": _ADDRESS,
     "quorum_voters": "the log holds the voter set; set spec.voters for their number",
     "hosts_file": _PATH,
-    "audit_log": _ACCESS,
     "peer_tls": _TLS,
     "peer_tls_certificate_file": _PATH,
     "peer_tls_key_file": _PATH,
@@ -52,6 +50,10 @@ SET_BY_OPERATOR: dict[str, str] = {
     "shutdown_grace_ms": "it must fit into the pod's grace period, which the operator sets",
 }
 """Settings that a resource may not set, and why."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {"audit_log": ("stderr", "off")}
+"""Settings of which a resource may choose these values alone: a pod has no room for a file that
+grows without a limit."""
 
 ALLOWED: tuple[str, ...] = tuple(
     name for name in NodeSettings.model_fields if name not in SET_BY_OPERATOR
@@ -76,7 +78,7 @@ def config_schema() -> dict[str, JsonValue]:
     schemas = cast(
         "dict[str, dict[str, JsonValue]]", NodeSettings.model_json_schema()["properties"]
     )
-    properties: dict[str, JsonValue] = {name: _property(schemas[name]) for name in ALLOWED}
+    properties: dict[str, JsonValue] = {name: _property(name, schemas[name]) for name in ALLOWED}
     return {
         "type": "object",
         "properties": properties,
@@ -84,8 +86,11 @@ def config_schema() -> dict[str, JsonValue]:
     }
 
 
-def _property(schema: dict[str, JsonValue]) -> JsonValue:
+def _property(name: str, schema: dict[str, JsonValue]) -> JsonValue:
     """One setting without a default: a default in the CRD would change existing quorums."""
+    if name in CHOICES:
+        chosen = f"{schema['description']} A resource may set: {_quoted(name)}."
+        return {"type": "string", "enum": [*CHOICES[name]], "description": chosen}
     kept = {key: value for key, value in schema.items() if key not in ("title", "default")}
     default = schema["default"]
     shown = str(default).lower() if isinstance(default, bool) else default
@@ -109,11 +114,18 @@ def find_value_faults(values: Mapping[str, object]) -> Iterator[str]:
     """The faults that a node would find in settings with allowed names, and between them."""
     for fault in find_faults({**STAND_IN, **values}):
         yield f"config.{fault.setting}: {fault.message}" if fault.setting else fault.message
+    for name, choices in CHOICES.items():
+        if name in values and values[name] not in choices:
+            yield f"config.{name} is {values[name]!r}: a pod takes {_quoted(name)} alone"
 
 
 def default_of(name: str) -> JsonValue:
     """The node's default of a setting."""
     return cast("JsonValue", NodeSettings.model_fields[name].default)
+
+
+def _quoted(name: str) -> str:
+    return " or ".join(f'"{choice}"' for choice in CHOICES[name])
 
 
 def _snake(name: str) -> str:

@@ -165,3 +165,11 @@ def _tls_checks(settings: NodeSettings) -> Iterable[tuple[bool, str]]:
             "file with the CAs of the clients' certificates, or set it to optional"
         ),
     )
+    yield (
+        settings.api_tls_client_certificates != "required" or settings.access_file is not None,
+        (
+            "api_tls_client_certificates is required, and access_file is not set, so each client "
+            "with a certificate might do everything: give an access file, which says what each "
+            "client may do, or set it to optional, with which every client may do everything"
+        ),
+    )

@@ -108,8 +108,8 @@ class NodeSettings(BaseModel):
         min_length=1,
         max_length=4096,
         description="Where the node writes a JSON line for each change of the quorum or of itself, "
-        "and for refused requests: `stderr`, a path, or `off`. The node appends to the file, and "
-        "opens it again after a rotation. None: `stderr` if `access_file` is set, else `off`.",
+        "and for refused requests and peers: `stderr`, `off`, or a path, to which it appends, also "
+        "after a rotation. None: `stderr` with `access_file`, `api_tls` or `peer_tls`, else `off`.",
     )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),
@@ -527,8 +527,8 @@ class NodeSettings(BaseModel):
     api_tls_client_certificates: Literal["optional", "required"] = Field(
         default="optional",
         description="Whether a client must have a certificate of `api_tls_ca_file`. With "
-        "`required` a kubelet cannot probe the node over TLS. Without `api_tls_ca_file` it has "
-        "no effect, and `required` is refused.",
+        "`required` a kubelet cannot probe the node over TLS. It needs `api_tls_ca_file` and "
+        "`access_file`. Without `api_tls_ca_file`, `optional` has no effect.",
     )
     tls_min_version: Literal["1.2", "1.3"] = Field(
         default="1.3",

@@ -50,6 +50,9 @@ OnRequest = Callable[[ReplicaKey, Request, Respond], None]
 OnHello = Callable[[Identity], None]
 """Called for each replica whose hello was accepted."""
 
+OnRefused = Callable[[RefusalReason, ReplicaKey | None, str], None]
+"""Called for each refused hello: why, the replica that it names, the address."""
+
 
 class PeerServer:
     """Serves all replicas that dial this one; `handle` goes into aiohttp's routes.
@@ -63,12 +66,14 @@ class PeerServer:
         *,
         on_request: OnRequest,
         on_hello: OnHello | None = None,
+        on_refused: OnRefused | None = None,
         rank: Callable[[ReplicaKey], Rank] | None = None,
     ) -> None:
         self._context = context
         self._identity = context.identity
         self._on_request = on_request
         self._on_hello = on_hello
+        self._on_refused = on_refused
         self._gate = context.gate
         self._spawn = context.spawn
         self._settings = context.settings
@@ -195,6 +200,11 @@ class PeerServer:
                         reason=refusal.reason,
                         detail=refusal.detail,
                     )
+                    # A node that dials its own address has refused no other replica.
+                    named = None if theirs is None else theirs.identity
+                    if self._on_refused is not None and named != own:
+                        key = None if named is None else named.key
+                        self._on_refused(refusal.reason, key, address_of(request.protocol))
                     await socket.send_bytes(encode_refusal(refusal))
                     await _close(socket, WSCloseCode.POLICY_VIOLATION, refusal.reason)
                 return None

@@ -189,6 +189,10 @@ def test_only_a_nodes_start_reads_the_environment(monkeypatch: pytest.MonkeyPatc
         ({"max_batch_bytes": 2048}, "record_max_bytes (1048576) exceeds max_batch_bytes (2048)"),
         ({"segment_bytes": 4096}, "max_batch_bytes (1048576) exceeds segment_bytes (4096)"),
         (
+            {"api_tls_client_certificates": "required", "api_tls_ca_file": "ca.crt"},
+            "api_tls_client_certificates is required, and access_file is not set",
+        ),
+        (
             {"fetches_in_flight_max": 6},
             "fetches_in_flight_max: Input should be less than or equal to 5 (got 6)",
         ),

@@ -61,7 +61,7 @@ def _without_advice(status: KafkaQuorumStatus) -> Verdict:
 def _of_advice(status: KafkaQuorumStatus, advice: KafkaAdvice) -> Verdict:
     voters, spare = status.voters or 0, status.spare_voters or 0
     full = voters - majority(voters)
-    if advice.kind == "Person":
+    if advice.kind == "DecisionNeeded":
         return Verdict(
             "blocked",
             "A voter may have forgotten records that it acknowledged. A person must decide; delete "

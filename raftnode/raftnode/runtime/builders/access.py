@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
 from prometheus_client import CollectorRegistry
 
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
@@ -17,13 +18,16 @@ from raftnode.api.authorization import Gate
 from raftnode.api.listeners import Listener, Serving
 from raftnode.api.metrics import AccessMetrics
 from raftnode.api.service import NodeService
-from raftnode.core.types import Endpoint
+from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.tls.certificates import Certificate
 from raftnode.tls.failures import Reason
+from raftnode.transport.hello import RefusalReason
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings
+
+_log = structlog.get_logger("raftnode")
 
 AUDITED_FACTS = frozenset(
     {"cluster_joined", "snapshot_installed", "voters_changed", "voters_reverted"}
@@ -114,6 +118,29 @@ class Access:
             )
         )
 
+    def note_refused_hello(
+        self, reason: RefusalReason, replica: ReplicaKey | None, address: str
+    ) -> None:
+        """Write a peer whose hello this node refused into the audit log.
+
+        Args:
+            reason: why; a refused certificate has its line from `note_refused_connection`.
+            replica: that the hello names; None: it could not be read.
+            address: of the other end.
+        """
+        if self.audit is None or reason is RefusalReason.WRONG_CERTIFICATE:
+            return
+        self.audit.refusal(
+            AuditRecord(
+                "refused",
+                remote=address,
+                listener="peer",
+                target=None if replica is None else str(replica),
+                outcome="not_done",
+                reason=reason.value,
+            )
+        )
+
     def close(self) -> None:
         """Close the audit log."""
         if self.audit is not None:
@@ -134,6 +161,9 @@ def read_access(settings: NodeSettings) -> Access:
         ConfigurationError: one cannot be used.
     """
     path, keys = settings.access_file, settings.access_jwks_file
+    if path is None and settings.api_tls_ca_file is not None:
+        problem = "api_tls_ca_file is set without access_file, so every client may do everything"
+        _log.warning("client_certificates_ignored", problem=problem)
     return Access(
         None if path is None else open_access_file(path),
         None
@@ -143,5 +173,11 @@ def read_access(settings: NodeSettings) -> Access:
             audience=settings.access_token_audience,
             issuer=settings.access_token_issuer,
         ),
-        open_audit_log(settings.audit_log, by_default=path is not None),
+        open_audit_log(settings.audit_log, by_default=_is_secured(settings)),
     )
+
+
+def _is_secured(settings: NodeSettings) -> bool:
+    """Whether some client or peer may be refused for what it presents."""
+    modes = {settings.api_tls, settings.peer_tls}
+    return settings.access_file is not None or modes != {"disabled"}

@@ -107,7 +107,8 @@ async def build_parts(
         disk=disk.state,
         stall=lambda: process.watchdog.stall,
     )
-    connections = connect(base, peers, own_identity(base, service), tls.peer)
+    identity = own_identity(base, service)
+    connections = connect(base, peers, identity, tls.peer, access.note_refused_hello)
     listeners = build_listeners(base, service, connections.server, tls, access)
     return NodeParts(base, tls, writes, disk, peers, service, connections, listeners)
 

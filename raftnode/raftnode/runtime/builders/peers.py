@@ -29,6 +29,7 @@ from raftnode.transport import (
     PeerServer,
     PeerTls,
 )
+from raftnode.transport.server import OnRefused
 from raftnode.wire import Codec
 
 
@@ -148,7 +149,11 @@ class Connections:
 
 
 def connect(
-    base: Base, peers: Peers, identity: Callable[[], Identity], tls: ListenerTls | None = None
+    base: Base,
+    peers: Peers,
+    identity: Callable[[], Identity],
+    tls: ListenerTls | None = None,
+    on_refused: OnRefused | None = None,
 ) -> Connections:
     """Give the peering its connections."""
     tasks = base.process.tasks
@@ -176,6 +181,7 @@ def connect(
         context,
         on_request=peering.on_request,
         on_hello=peering.on_called,
+        on_refused=on_refused,
         rank=lambda key: rank_of(base.core.replica, key),
     )
     return Connections(pool, server)

@@ -12,7 +12,7 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.log_size import why_log_outgrows
-from kraftquorum_operator.model.config import ALLOWED, SET_BY_OPERATOR, config_schema
+from kraftquorum_operator.model.config import ALLOWED, CHOICES, SET_BY_OPERATOR, config_schema
 from kraftquorum_operator.model.crd import schema_of
 from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
@@ -199,7 +199,7 @@ def test_a_log_that_can_fill_its_disk_is_told(config, reason, told) -> None:
 
 def test_every_setting_of_a_node_may_be_set_or_has_a_reason_why_not() -> None:
     assert set(ALLOWED) | set(SET_BY_OPERATOR) == set(NodeSettings.model_fields)
-    for name in ALLOWED:
+    for name in set(ALLOWED) - set(CHOICES):
         kinds = get_args(NodeSettings.model_fields[name].annotation)
         kinds = kinds or (NodeSettings.model_fields[name].annotation,)
         for kind in kinds:
@@ -213,6 +213,10 @@ def test_the_schema_has_the_node_s_own_types_and_limits_and_no_default() -> None
     assert "default" not in config, "a default would reach quorums that are there already"
     assert not [one for one in config["properties"].values() if "default" in one]
     model: Any = NodeSettings.model_json_schema()["properties"]
+    for name, choices in CHOICES.items():
+        given = config["properties"].pop(name)
+        assert (given["type"], given["enum"]) == ("string", [*choices])
+        assert model[name]["description"] in given["description"]
     for name, found in config["properties"].items():
         for limit in ("type", "minimum", "maximum", "enum"):
             assert found.get(limit) == model[name].get(limit), name
@@ -235,6 +239,7 @@ def test_the_schema_has_the_node_s_own_types_and_limits_and_no_default() -> None
         ({"fetches_in_flight_max": 6}, r"or equal to 5 \(got 6\)"),
         ({"log_level": "loud"}, r"log_level: .*'warning' or 'error' \(got 'loud'\)"),
         ({"log_preallocate": "perhaps"}, "log_preallocate: .*boolean"),
+        ({"audit_log": "/data/audit"}, "audit_log is '/data/audit': a pod takes \"stderr\" or"),
         ({"segment_bytes": None}, "segment_bytes: .*valid integer"),
         ({"fetch_timeout_ms": 100}, r"election_timeout_ms \(1000\) exceeds fetch_timeout_ms \(100"),
         ({"fetch_max_wait_ms": 1500}, r"at least twice fetch_max_wait_ms \(1500\)"),
@@ -258,6 +263,7 @@ def test_all_faults_of_names_and_values_are_said_at_once() -> None:
 
 def test_each_setting_reaches_the_nodes_as_a_node_reads_it() -> None:
     config = {
+        "audit_log": "off",
         "log_level": "debug",
         "log_preallocate": True,
         "segment_bytes": "8388608",

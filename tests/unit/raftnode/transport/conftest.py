@@ -26,6 +26,7 @@ from raftnode.transport import (
     PeerPool,
     PeerServer,
     PeerTls,
+    RefusalReason,
     TransportSettings,
 )
 from raftnode.transport.connection_limits import Rank
@@ -129,6 +130,7 @@ class Replica:
         self.responses: asyncio.Queue = asyncio.Queue()
         self.failures: asyncio.Queue = asyncio.Queue()
         self.hellos: list[Identity] = []
+        self.refused: list[tuple[RefusalReason, ReplicaKey | None, str]] = []
         self.settings = settings
         self.addresses = AddressBook(bootstrap)
         self.pool = PeerPool(
@@ -166,6 +168,7 @@ class Replica:
             self.context(),
             on_request=self._on_request,
             on_hello=self.hellos.append,
+            on_refused=lambda *refused: self.refused.append(refused),
             rank=self.rank,
         )
         app = web.Application()

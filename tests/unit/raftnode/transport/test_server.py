@@ -108,6 +108,9 @@ async def test_unwelcome_hello_is_refused_by_name_and_closed(stranger, reason, c
     assert answer.reason is reason
     assert answer.replica == stranger.to.key
     await stranger.closed()
+    # A replica that calls itself has refused no other.
+    refused = [] if reason is RefusalReason.OWN_KEY else [(reason, stranger.me.key, "127.0.0.1")]
+    assert stranger.to.refused == refused
 
 
 async def test_versions_are_negotiated_by_range(stranger) -> None:
@@ -124,6 +127,7 @@ async def test_garbage_for_a_hello_is_refused_and_closed(stranger, first: bytes)
     assert isinstance(answer, Refusal)
     assert answer.reason is RefusalReason.BAD_HELLO
     await stranger.closed()
+    assert stranger.to.refused == [(RefusalReason.BAD_HELLO, None, "127.0.0.1")]
 
 
 async def test_text_for_a_hello_is_refused(stranger) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from proofkit.fullpipe import FullPipe
 from proofkit.memoryservice import MemoryService
 from raftnode.access.audit_log import AuditLog
 from raftnode.api.listeners import Listener
-from raftnode.core.types import Endpoint
-from raftnode.runtime.builders.access import Access
+from raftnode.core.types import Endpoint, NodeId, ReplicaKey
+from raftnode.runtime.builders.access import Access, read_access
+from raftnode.settings import NodeSettings
 from raftnode.tls.failures import Reason
 from raftnode.tls.handshakes import FailureLog
+from raftnode.transport.hello import RefusalReason
 
 ADDRESS = "10.0.0.7"
 OWN_FAILURES = {Reason.REFUSED, Reason.TIMEOUT}
@@ -59,6 +63,73 @@ def test_what_this_node_did_not_refuse_leaves_none(tmp_path: Path, failure: tupl
 
 def test_a_flood_of_refused_handshakes_leaves_a_few_lines(tmp_path: Path):
     assert len(lines(tmp_path, *[("api", Reason.UNKNOWN_CA)] * 1000)) < 10
+
+
+def settings_of(directory: Path, **more: object) -> NodeSettings:
+    return NodeSettings.model_validate({"node_id": 1, "log_dir": directory, **more})
+
+
+def with_tls(listener: str, mode: str) -> dict[str, object]:
+    files = ("certificate", "key", "ca")
+    return {f"{listener}_tls": mode} | {f"{listener}_tls_{file}_file": "x" for file in files}
+
+
+@pytest.mark.parametrize("mode", ["permissive", "required"])
+@pytest.mark.parametrize("listener", ["peer", "api"])
+@pytest.mark.without(
+    "runtime.builders.access:_is_secured", 'or modes != {"disabled"}', "or modes == {None}"
+)
+def test_a_node_with_tls_has_an_audit_log_unless_it_is_off(
+    tmp_path: Path, listener: str, mode: str
+):
+    secured = with_tls(listener, mode)
+    access = read_access(settings_of(tmp_path, **secured))
+    assert access.audit is not None
+    access.close()
+    assert read_access(settings_of(tmp_path, **secured, audit_log="off")).audit is None
+    moved = tmp_path / "moved"
+    access = read_access(settings_of(tmp_path, **secured, audit_log=str(moved)))
+    access.note_refused_connection(listener, Reason.UNKNOWN_CA, ADDRESS)
+    access.close()
+    assert json.loads(moved.read_text())["reason"] == "unknown_ca"
+
+
+def test_a_plain_node_without_an_access_file_has_no_audit_log(tmp_path: Path):
+    assert read_access(settings_of(tmp_path)).audit is None
+
+
+@pytest.mark.without(
+    "runtime.builders.access:read_access", "settings.api_tls_ca_file is not None", "False"
+)
+def test_client_certificates_that_limit_nothing_are_reported(tmp_path: Path):
+    with capture_logs() as events:
+        read_access(settings_of(tmp_path, **with_tls("api", "required"))).close()
+    assert [event["event"] for event in events] == ["client_certificates_ignored"]
+    with capture_logs() as events:
+        read_access(settings_of(tmp_path, **with_tls("peer", "required"))).close()
+    assert not events
+
+
+@pytest.mark.parametrize("reason", sorted(set(RefusalReason) - {RefusalReason.WRONG_CERTIFICATE}))
+def test_a_refused_hello_leaves_a_line_and_many_leave_a_few(tmp_path: Path, reason: RefusalReason):
+    path, key = tmp_path / "audit", ReplicaKey(NodeId(7), uuid.UUID(int=1))
+    access = Access(audit=AuditLog(path))
+    for _ in range(1000):
+        access.note_refused_hello(reason, key, ADDRESS)
+    access.note_refused_hello(RefusalReason.WRONG_CERTIFICATE, key, ADDRESS)
+    access.close()
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    assert written[0] | {"time": ""} == {
+        "time": "",
+        "event": "refused",
+        "remote": ADDRESS,
+        "listener": "peer",
+        "target": str(key),
+        "outcome": "not_done",
+        "reason": reason.value,
+    }
+    assert {line["reason"] for line in written} == {reason.value}
+    assert len(written) < 10
 
 
 @pytest.mark.without(

@@ -1,7 +1,7 @@
 """Requests to every node without credentials or without the role, and the answers to them.
 
-A node is asked in plain text, by TLS without a token, and with the token of a client that may only
-read.
+A node is asked in plain text, by TLS without a token, with the token of a client that may only
+read, and on the port of the nodes without a certificate.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from raftnode.client import Credentials
 _WAIT_S = 5.0
 _KEY = "/v1/kv/stranger"
 _PLAIN_REQUEST = b"GET /v1/quorum HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"
+_PEER_REQUEST = b"GET /v1/peer HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n"
 _ANONYMOUS = (("GET", _KEY), ("PUT", _KEY), ("GET", "/v1/quorum"), ("GET", "/metrics"))
 
 
@@ -46,6 +47,8 @@ class Findings:
             0: no answer.
         reader_reads: the status of each read of a client that may read; all must be 200.
         reader_writes: the status of each write of that client; all must be 403.
+        peers: by pod, whether its port for nodes ended a TLS connection without a certificate, and
+            answered nothing.
     """
 
     plain_answers: list[str] = field(default_factory=list[str])
@@ -53,6 +56,7 @@ class Findings:
     anonymous: dict[str, int] = field(default_factory=dict[str, int])
     reader_reads: dict[str, int] = field(default_factory=dict[str, int])
     reader_writes: dict[str, int] = field(default_factory=dict[str, int])
+    peers: dict[str, bool] = field(default_factory=dict[str, bool])
 
     @property
     def encrypted(self) -> bool:
@@ -74,9 +78,16 @@ class Findings:
         )
 
     @property
+    def peer_refused(self) -> bool:
+        """Whether each node refused a peer without a certificate."""
+        return bool(self.peers) and all(self.peers.values())
+
+    @property
     def ok(self) -> bool:
         """Whether nothing is open."""
-        return self.encrypted and self.anonymous_refused and self.denied_by_role
+        return (
+            self.encrypted and self.anonymous_refused and self.denied_by_role and self.peer_refused
+        )
 
     def figures(self) -> dict[str, object]:
         """For the report."""
@@ -84,6 +95,7 @@ class Findings:
             "encrypted": self.encrypted,
             "anonymous_refused": self.anonymous_refused,
             "denied_by_role": self.denied_by_role,
+            "peer_refused": self.peer_refused,
             "tls_versions": sorted(set(self.versions.values())),
             "plain_answers": self.plain_answers,
             "requests_without_credentials": len(self.anonymous),
@@ -95,7 +107,8 @@ class Findings:
         versions = ", ".join(sorted(set(self.versions.values()))) or "no TLS"
         return (
             f"security  encrypted={self.encrypted} ({versions})  "
-            f"anonymous_refused={self.anonymous_refused}  denied_by_role={self.denied_by_role}"
+            f"anonymous_refused={self.anonymous_refused}  denied_by_role={self.denied_by_role}  "
+            f"peer_refused={self.peer_refused}"
         )
 
 
@@ -126,7 +139,7 @@ async def check_access(
                 if answer:
                     findings.plain_answers.append(f"{place}: {answer[:40]!r}")
                 findings.versions[place] = await _version(listener, port, trusted)
-
+            findings.peers[listener.name] = await _refuses_peer(listener, trusted)
             for method, path in _ANONYMOUS:
                 place = f"{listener.name} {method} {path}"
                 findings.anonymous[place] = await _ask(session, listener, method, path, {})
@@ -172,6 +185,28 @@ async def _plain(host: str, port: int) -> bytes:
         return b""
     finally:
         writer.close()
+
+
+async def _refuses_peer(listener: NodeListeners, trusted: ssl.SSLContext) -> bool:
+    """Whether the port for nodes ends a TLS connection without a certificate, and answers nothing.
+
+    With TLS 1.3 the handshake seems done before the node has judged the certificate.
+    """
+    writer = None
+    try:
+        async with asyncio.timeout(_WAIT_S):
+            reader, writer = await asyncio.open_connection(
+                listener.host, listener.peer_port, ssl=trusted, server_hostname="localhost"
+            )
+            writer.write(_PEER_REQUEST)
+            return not await reader.read(1024)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 async def _version(listener: NodeListeners, port: int, trusted: ssl.SSLContext) -> str:

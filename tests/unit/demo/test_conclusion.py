@@ -25,6 +25,7 @@ SAFE = Findings(
     anonymous={"demo-0 GET /metrics": 401},
     reader_reads={"demo-0": 200},
     reader_writes={"demo-0": 403},
+    peers={"demo-0": True},
 )
 
 
@@ -77,8 +78,8 @@ def test_kept_promises_end_with_0_a_report_and_a_picture(conclusion, tmp_path):
     assert conclusion.conclude(proof(acknowledged=2), held=False) == 0
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["ok"] is True
-    names = ("encrypted", "anonymous_refused", "denied_by_role")
-    assert [report["security"][name] for name in names] == [True] * 3
+    names = ("encrypted", "anonymous_refused", "denied_by_role", "peer_refused")
+    assert [report["security"][name] for name in names] == [True] * 4
     assert report["replicas"]["end_offsets"] == {"demo-0": 2, "demo-1": 2, "demo-2": 2}
     assert report["seconds"]["whole_demo"] == 12.0
     assert report["longest_write_stall"]["seconds"] == 7.0
@@ -123,6 +124,8 @@ def test_one_broken_promise_ends_with_1(conclusion, tmp_path, figure):
         ("anonymous_refused", {"anonymous": {}}),
         ("denied_by_role", {"reader_writes": {"demo-0": 200}}),
         ("denied_by_role", {"reader_reads": {"demo-0": 403}}),
+        ("peer_refused", {"peers": {"demo-0": True, "demo-1": False}}),
+        ("peer_refused", {"peers": {}}),
     ],
 )
 def test_a_node_that_is_open_to_strangers_ends_with_1(conclusion, tmp_path, figure, change):

@@ -92,15 +92,15 @@ async def test_welcome_hello_is_answered_with_the_servers_identity(stranger) -> 
     [
         (RefusalReason.WRONG_REPLICA, {"wants": "another"}),
         (RefusalReason.WRONG_CLUSTER, {"identity": "other cluster"}),
-        (RefusalReason.OWN_KEY, {"identity": "own"}),
         (RefusalReason.UNSUPPORTED_VERSION, {"version_min": 3, "version_max": 9}),
     ],
+)
+@pytest.mark.without(
+    "transport.server:PeerServer._greet", "self._on_refused(refusal.reason, key,", "print(key,"
 )
 async def test_unwelcome_hello_is_refused_by_name_and_closed(stranger, reason, changes) -> None:
     if "wants" in changes:
         changes = {"wants": replace(stranger.to.key, node_id=NodeId(77))}
-    elif changes.get("identity") == "own":
-        changes = {"identity": stranger.to.identity, "wants": None}
     elif "identity" in changes:
         changes = {"identity": replace(stranger.me.identity, cluster_id="other cluster")}
     answer = await stranger.greet(**changes)
@@ -108,9 +108,22 @@ async def test_unwelcome_hello_is_refused_by_name_and_closed(stranger, reason, c
     assert answer.reason is reason
     assert answer.replica == stranger.to.key
     await stranger.closed()
-    # A replica that calls itself has refused no other.
-    refused = [] if reason is RefusalReason.OWN_KEY else [(reason, stranger.me.key, "127.0.0.1")]
-    assert stranger.to.refused == refused
+    assert stranger.to.refused == [(reason, stranger.me.key, "127.0.0.1")]
+
+
+@pytest.mark.without("transport.server:PeerServer._greet", " and named != own:", ":")
+async def test_a_replica_that_calls_itself_has_refused_no_other(stranger) -> None:
+    own = stranger.to.identity
+    assert (await stranger.greet(identity=own, wants=None)).reason is RefusalReason.OWN_KEY
+    await stranger.closed()
+    assert stranger.to.refused == []
+
+
+async def test_a_copied_disk_is_refused_with_its_name(stranger) -> None:
+    copied = replace(stranger.to.identity, incarnation=7)
+    assert (await stranger.greet(identity=copied, wants=None)).reason is RefusalReason.OWN_KEY
+    await stranger.closed()
+    assert stranger.to.refused == [(RefusalReason.OWN_KEY, stranger.to.key, "127.0.0.1")]
 
 
 async def test_versions_are_negotiated_by_range(stranger) -> None:

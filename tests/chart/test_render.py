@@ -455,12 +455,12 @@ def test_monitors_find_what_they_are_for() -> None:
     # A pod with TLS says so, as a quorum has it by default.
     tls = statefulset(Owner("data", "demo", "uid"), spec, replace(config, tls="required"))
     assert tls["spec"]["template"]["metadata"]["labels"][names.LABEL_METRICS_SCHEME] == "https"
-    scheme = shared["relabelings"].pop(0)
-    assert scheme["sourceLabels"] == [_meta(names.LABEL_METRICS_SCHEME)]
-    assert (scheme["targetLabel"], scheme["regex"]) == ("__scheme__", "https")
-    assert scheme["replacement"] == "https"
-    assert shared["tlsConfig"] == {"insecureSkipVerify": True}
     for endpoint in (shared, separate):
+        scheme = endpoint["relabelings"].pop(0)
+        assert scheme["sourceLabels"] == [_meta(names.LABEL_METRICS_SCHEME)]
+        assert (scheme["targetLabel"], scheme["regex"]) == ("__scheme__", "https")
+        assert scheme["replacement"] == "https"
+        assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
         given = {r["targetLabel"]: r for r in endpoint["relabelings"] if "targetLabel" in r}
         wanted = {"quorum": names.LABEL_INSTANCE, "node_id": names.LABEL_POD_INDEX}
         for target, label in wanted.items():
@@ -484,15 +484,14 @@ def test_a_quorum_with_tls_or_access_control_has_a_monitor_that_nodes_answer() -
     assert own["metadata"]["namespace"] == "data"
     assert "namespaceSelector" not in own["spec"]
     shared, separate = own["spec"]["podMetricsEndpoints"]
-    assert shared["scheme"] == "https"
-    assert shared["tlsConfig"] == {
-        "ca": {"configMap": {"name": names.client_ca("demo"), "key": "ca.crt"}},
-        "serverName": "localhost",
-    }
-    assert shared["tlsConfig"]["serverName"] in names.hosts("data", "demo", 0)
-    # A listener of its own speaks no TLS, and asks for the role as well.
-    assert "scheme" not in separate
+    # A listener of its own speaks TLS and asks for the role as well.
     for endpoint in (shared, separate):
+        assert endpoint["scheme"] == "https"
+        assert endpoint["tlsConfig"] == {
+            "ca": {"configMap": {"name": names.client_ca("demo"), "key": "ca.crt"}},
+            "serverName": "localhost",
+        }
+        assert endpoint["tlsConfig"]["serverName"] in names.hosts("data", "demo", 0)
         assert endpoint["authorization"] == {"credentials": {"name": "reader", "key": "token"}}
     spec = QuorumSpec.model_validate({"tls": {"mode": "Managed"}})
     config = node_config(spec, names.DEFAULTS)

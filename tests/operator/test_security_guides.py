@@ -81,7 +81,7 @@ def test_the_metrics_are_locked_down_as_the_page_says(
     krq, operators, open_page: Open, network: LoopbackNetwork, readers_role: None
 ) -> None:
     operators.start(metrics_access="authenticated", metrics_host=network.host(2), metrics_port=8080)
-    krq.apply(voters=1)
+    krq.apply(voters=1, tls=None)
     krq.ready(1)
     reader = open_page("lock-down-metrics.md")
     reader.run("account")

@@ -20,13 +20,13 @@ def is_separate(spec: QuorumSpec) -> bool:
 
 
 def metrics_port(spec: QuorumSpec, scheme: Body) -> Body:
-    """The port of a probe; one of its own speaks no TLS.
+    """The port of a probe.
 
     Args:
         spec: the wanted state.
-        scheme: of the port of clients.
+        scheme: of all ports but that of the peers: a node's listeners have TLS, or none has.
     """
-    return {"port": PORT_NAME} if is_separate(spec) else {"port": "api", **scheme}
+    return {"port": PORT_NAME if is_separate(spec) else "api", **scheme}
 
 
 def metrics_ports(spec: QuorumSpec) -> list[Body]:
@@ -37,15 +37,14 @@ def metrics_ports(spec: QuorumSpec) -> list[Body]:
 
 
 def metrics_label(spec: QuorumSpec, level: TlsLevel) -> dict[str, str]:
-    """The label by which a PodMonitor knows the port, or that the port speaks TLS.
+    """The labels by which a PodMonitor knows the port, and that it speaks TLS.
 
     Args:
         spec: the wanted state.
-        level: of the port of clients.
+        level: of the node's listeners.
     """
-    if is_separate(spec):
-        return {names.LABEL_METRICS_PORT: PORT_NAME}
-    return {} if level == "disabled" else {names.LABEL_METRICS_SCHEME: "https"}
+    port = {names.LABEL_METRICS_PORT: PORT_NAME} if is_separate(spec) else {}
+    return port if level == "disabled" else {**port, names.LABEL_METRICS_SCHEME: "https"}
 
 
 def metrics_settings(spec: QuorumSpec) -> tuple[tuple[str, str], ...]:

@@ -65,8 +65,28 @@ def test_a_pod_says_that_its_metrics_need_tls(level: TlsLevel) -> None:
         return statefulset(OWNER, spec, config)["spec"]["template"]["metadata"]["labels"]
 
     assert labels()[names.LABEL_METRICS_SCHEME] == "https"
-    assert names.LABEL_METRICS_SCHEME not in labels(metricsListener="Separate")
+    separate = labels(metricsListener="Separate")
+    assert separate[names.LABEL_METRICS_SCHEME] == "https"
+    assert separate[names.LABEL_METRICS_PORT] == "metrics"
     assert names.LABEL_METRICS_SCHEME not in template()["metadata"]["labels"]
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.metrics_listener:metrics_port",
+    '{"port": PORT_NAME if is_separate(spec) else "api", **scheme}',
+    '{"port": PORT_NAME} if is_separate(spec) else {"port": "api", **scheme}',
+)
+def test_the_probes_speak_tls_where_the_listeners_require_it() -> None:
+    def schemes(listener: str, level: TlsLevel) -> set[str | None]:
+        spec = QuorumSpec.model_validate({"metricsListener": listener})
+        config = replace(node_config(spec, names.DEFAULTS), tls=level)
+        (container,) = statefulset(OWNER, spec, config)["spec"]["template"]["spec"]["containers"]
+        return {container[probe]["httpGet"].get("scheme") for probe in PROBES}
+
+    for listener in ("Shared", "Separate"):
+        assert schemes(listener, "disabled") == {None}
+        assert schemes(listener, "permissive") == {None}
+        assert schemes(listener, "required") == {"HTTPS"}
 
 
 def test_the_node_s_own_settings_of_the_listeners_are_not_for_the_resource() -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +19,9 @@ import pytest
 from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_devcluster.errors import CommandError
+from kraftquorum_operator import names
+from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
+from kraftquorum_operator.model.access_state import MOUNTED_S, OPERATOR, AccessState
 from raftnode.client import Credentials
 from raftnode.core.types import Endpoint
 
@@ -238,6 +242,98 @@ def test_a_serving_quorum_goes_to_access_control_and_back_without_a_failed_write
     assert outcome.refused == 0
     # A leader that transfers leadership does not know what becomes of each writer's last write.
     assert outcome.unknown <= SHORT.writers * outcome.elections
+
+
+# --- by what the nodes know the operator -------------------------------------------------------
+
+
+def known_by(krq, operation: str) -> set[str]:
+    """By what the nodes knew the operator when it changed something, by their audit logs."""
+    lines = [
+        json.loads(line)
+        for pod in krq.list("pods")
+        for line in krq.kubectl("logs", pod["metadata"]["name"]).splitlines()
+        if '"authenticated_by"' in line
+    ]
+    return {
+        line["authenticated_by"]
+        for line in lines
+        if line.get("operation") == operation and line.get("subject") == OPERATOR
+    }
+
+
+def own_certificates(krq, *, operator: bool) -> str:
+    """A Secret of a person with the certificate of a node, and one for the operator or none."""
+    authority, cluster = make_authority("mine", 86_400, time.time()), "x" * 22
+    domain = f"*.demo-peers.{krq.namespace}.svc.cluster.local"
+    node = LeafNames(
+        "node", frozenset({names.node_identity(cluster, 0)}), frozenset({domain, "localhost"})
+    )
+    wanted = {"tls": node}
+    if operator:
+        own = frozenset({names.operator_identity(cluster)})
+        wanted["operator"] = LeafNames("operator", own, frozenset())
+    data = {"ca.crt": authority.certificate}
+    for stem, leaf_names in wanted.items():
+        leaf = issue_leaf(authority, leaf_names, 86_400, time.time())
+        data |= {f"{stem}.crt": leaf.certificate, f"{stem}.key": leaf.key}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "mine"},
+        "data": {name: base64.b64encode(value).decode() for name, value in data.items()},
+    }
+    return json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    ("mode", "operator", "way"),
+    [
+        ("Managed", True, "certificate"),
+        ("Secret", True, "certificate"),
+        ("Secret", False, "token"),
+        ("Disabled", False, "token"),
+    ],
+)
+def test_the_nodes_know_the_operator_by_its_certificate_or_else_by_its_token(
+    krq, operators, mode: str, operator: bool, way: str
+) -> None:
+    tls = {"mode": mode}
+    if mode == "Secret":
+        krq.kubectl("apply", "-f", "-", stdin=own_certificates(krq, operator=operator))
+        tls["secretName"] = "mine"
+    operators.start()
+    krq.apply(voters=1, tls=tls, access={"clients": []})
+    krq.ready(1)
+    assert known_by(krq, "form") == {way}
+
+
+@pytest.mark.extended
+def test_on_the_way_to_tls_and_back_the_operator_is_known_all_along(krq, operators) -> None:
+    """Its token, until each node has the file with its name; then its certificate alone."""
+    operators.start()
+    spec: dict[str, Any] = {"access": {"clients": []}, "replacement": {"gracePeriodSeconds": 5}}
+    krq.apply(voters=1, **spec)
+    krq.ready(1)
+    assert known_by(krq, "form") == {"token"}
+    krq.apply(voters=1, tls={"mode": "Managed"}, **spec)
+    krq.until("TLS", lambda: krq.status().get("tls", {}).get("level") == "required")
+    krq.ready(1)
+
+    def in_force() -> bool:
+        data = json.loads(krq.kubectl("get", "secret", "demo-access", "-o", "json"))["data"]
+        state = AccessState.parse(base64.b64decode(data["state.json"]).decode())
+        # A look of the operator may have begun before.
+        return state.name_in_force(int(time.time()) - 10) is not None
+
+    krq.until("the name known to all", in_force, timeout_s=MOUNTED_S + 60)
+    krq.apply(voters=3, tls={"mode": "Managed"}, **spec)
+    krq.ready(3)
+    assert known_by(krq, "addVoter") == {"certificate"}
+    krq.apply(voters=3, **spec)
+    krq.until("plain", lambda: krq.status().get("tls", {}).get("level") == "disabled")
+    krq.ready(3)
+    assert ask(krq, "GET", "/v1/node") == 401
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,21 @@ def store_cluster_id(store: KeyStore | None) -> str | None:
 
 def reserved_cluster_id(spec: QuorumSpec, observation: Observation) -> str | None:
     """The cluster id that a new quorum gets, since its nodes' certificates have it."""
-    facts, statefulset = observation.certificates, observation.statefulset
-    if facts is None or statefulset is None or statefulset.tls == "disabled":
+    statefulset = observation.statefulset
+    if statefulset is None or statefulset.tls == "disabled":
+        return None
+    return certified_cluster_id(spec, observation)
+
+
+def certified_cluster_id(spec: QuorumSpec, observation: Observation) -> str | None:
+    """The cluster id that the certificates name, whether a node has them or not."""
+    facts = observation.certificates
+    if facts is None:
         return None
     if spec.tls.mode == "Secret":
         return store_cluster_id(facts.nodes)
     authority = facts.authority
-    return authority.cluster_id if authority is not None else None
+    return (authority.cluster_id or None) if authority is not None else None
 
 
 def is_issued(spec: QuorumSpec, observation: Observation) -> bool:

@@ -31,6 +31,7 @@ from kraftquorum_operator.model.access_facts import (
     TokenHash,
     Unusable,
 )
+from kraftquorum_operator.model.access_state import AccessState
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.observe.certificates import data_of
@@ -53,11 +54,14 @@ class ReadAccess:
         facts: for the observation; None: neither the resource nor a pod has access control.
         bodies: the Secrets that the operator writes, of any owner.
         operator_token: for requests to the nodes; None: there is none.
+        operator_uri: the name in the operator's certificate by which every node with an access
+            file knows it; None: a node may know its token alone.
     """
 
     facts: AccessFacts | None = None
     bodies: tuple[Body, ...] = ()
     operator_token: str | None = field(default=None, repr=False)
+    operator_uri: str | None = None
 
 
 async def read_access(
@@ -80,8 +84,11 @@ async def read_access(
         return ReadAccess(None if access is None else AccessFacts({}, unreadable=why))
     token = None if token_body is None else _own_token(owner, token_body)
     bodies = tuple(body for body in (file_body, token_body) if body is not None)
+    now_s = int(time.time())
+    files = None if file_body is None else _read_files(owner, file_body)
+    uri = None if files is None else AccessState.parse(files.state).name_in_force(now_s)
     if access is None:
-        return ReadAccess(None, bodies, token)
+        return ReadAccess(None, bodies, token, uri)
     wanted = [client.token_secret for client in access.clients if client.token_secret is not None]
     accounts = any(client.service_account is not None for client in access.clients)
     facts = AccessFacts(
@@ -89,10 +96,10 @@ async def read_access(
         keys=await _read_keys(kube) if accounts else None,
         operator=None if token is None else _hash(token.encode()),
         fresh_token=secrets.token_urlsafe(32),
-        files=None if file_body is None else _read_files(owner, file_body),
-        now_s=int(time.time()),
+        files=files,
+        now_s=now_s,
     )
-    return ReadAccess(facts, bodies, token)
+    return ReadAccess(facts, bodies, token, uri)
 
 
 async def _read_tokens(

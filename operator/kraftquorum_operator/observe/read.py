@@ -13,7 +13,7 @@ from kraftquorum_operator.clients.cache import KubeReader
 from kraftquorum_operator.clients.node_access import NodeAccess
 from kraftquorum_operator.clients.nodes import NodeApi
 from kraftquorum_operator.errors import KubeError
-from kraftquorum_operator.model.certificates import Certificates, highest
+from kraftquorum_operator.model.certificates import OPERATOR, Certificates, highest
 from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.latch import read_latch
@@ -132,7 +132,9 @@ async def observe(
     permissions = await read_access(kube, owner, spec.access, pods)
     cluster_domain = cluster_domain_of(statefulset, claims, installation.cluster_domain)
     domain = names.domain(namespace, name, cluster_domain)
-    secure_nodes(nodes, owner, pods, access, token=permissions.operator_token, domain=domain)
+    token = permissions.operator_token
+    tls_token = None if has_name(certificates, permissions.operator_uri) else token
+    secure_nodes(nodes, owner, pods, access, token=token, tls_token=tls_token, domain=domain)
     infos = await ask_nodes(nodes, pods, domain)
     leader = await ask_leader(nodes, pods, infos)
     quorum = read_quorum(leader, silence, now_ms) if leader is not None else None
@@ -201,6 +203,13 @@ async def _certificates(
     return facts, access, issued.bodies
 
 
+def has_name(certificates: Certificates | None, uri: str | None) -> bool:
+    """Whether the operator's certificate has a name; None: nodes know it by none."""
+    store = certificates.operator if certificates is not None else None
+    leaf = store.leaf(OPERATOR) if store is not None else None
+    return leaf is not None and uri in leaf.uris
+
+
 def secure_nodes(
     nodes: NodeApi,
     owner: Owner,
@@ -208,17 +217,27 @@ def secure_nodes(
     access: NodeAccess | None,
     *,
     token: str | None = None,
+    tls_token: str | None = None,
     domain: str,
 ) -> None:
-    """Use TLS for the pods that speak it, each by its own name, and the token for all.
+    """Use TLS for the pods that speak it, each by its own name.
 
     A node that accepts both kinds gets plain requests only while the operator has no CA for it. A
     node without an access file ignores the token.
+
+    Args:
+        nodes: sends the requests.
+        owner: the resource.
+        pods: of the quorum.
+        access: with TLS; None: the operator has no CA to trust them by.
+        token: for pods that are reached without TLS.
+        tls_token: for pods that are reached with TLS; None: they know the operator's certificate.
+        domain: of the pods' names.
     """
     secured: dict[str, NodeAccess] = {}
     for pod in pods:
         if access is not None and pod.tls != "disabled":
-            secure = replace(access, server_name=f"{pod.name}.{domain}", token=token or "")
+            secure = replace(access, server_name=f"{pod.name}.{domain}", token=tls_token or "")
         elif token:
             secure = NodeAccess(token=token)
         else:

@@ -8,7 +8,11 @@ from typing import cast
 
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.access import access_files, is_access_missing
-from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
+from kraftquorum_operator.judge.certificates import (
+    certificate_faults,
+    certified_cluster_id,
+    why_failing,
+)
 from kraftquorum_operator.judge.renewal import to_issue_again
 from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.model.access_facts import AccessFault
@@ -140,8 +144,10 @@ def _permissions(
     """The Secrets of access control, and why there is no new access file."""
     if spec.access is None or facts.access is None:
         return [], ()
-    cluster_id = facts.latch.cluster_id if facts.latch else facts.remembered_cluster_id
-    return access_bodies(owner, spec.access, facts.access, cluster_id)
+    known = facts.latch.cluster_id if facts.latch else facts.remembered_cluster_id
+    cluster_id = known if known is not None else certified_cluster_id(spec, facts)
+    is_mounted = facts.statefulset is not None or bool(facts.pods)
+    return access_bodies(owner, spec.access, facts.access, cluster_id, is_mounted=is_mounted)
 
 
 def outdated_objects(

@@ -2,14 +2,13 @@
 
 It is made as a whole or not at all: an entry that cannot be used leaves the previous file in
 force. When a Secret gets another token, the hash of the earlier one stays in the file for the
-overlap. The state of that is beside the file, so that any operator continues it.
+overlap. The state of that is beside the file.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, cast
 
 from kraftquorum_operator import names
@@ -27,30 +26,20 @@ from kraftquorum_operator.model.access_facts import (
     TokenHash,
     Unusable,
 )
+from kraftquorum_operator.model.access_state import OPERATOR, AccessState, OwnName, Tokens
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.resources.secrets import store_secret
-
-OPERATOR = "kraftquorum:operator"
-"""The subject that is the operator; no client can have this name."""
 
 Entry = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """The hashes of one subject.
-
-    Attributes:
-        current: of the token in its Secret.
-        before: earlier ones, each with the Unix time until which it is valid.
-    """
-
-    current: str
-    before: Mapping[str, int]
-
-
 def access_bodies(
-    owner: Owner, access: QuorumAccess, facts: AccessFacts, cluster_id: str | None
+    owner: Owner,
+    access: QuorumAccess,
+    facts: AccessFacts,
+    cluster_id: str | None,
+    *,
+    is_mounted: bool = True,
 ) -> tuple[list[Body], tuple[AccessFault, ...]]:
     """The Secrets to keep up to date, and why there is no new access file.
 
@@ -58,7 +47,8 @@ def access_bodies(
         owner: the resource.
         access: as the resource has it.
         facts: what was read for it.
-        cluster_id: of the quorum; None: it has not formed yet.
+        cluster_id: of the quorum, or of its certificates; None: it has neither.
+        is_mounted: whether a pod may have the previous file.
     """
     if facts.unreadable:
         # A new token would lock the operator out of the nodes that know the one before.
@@ -67,38 +57,56 @@ def access_bodies(
     if facts.operator is None:
         token = {TOKEN_KEY: facts.fresh_token.encode()}
         return [store_secret(owner, names.operator_token(owner.name), token, {})], ()
+    own_name = _own_name(facts, cluster_id, is_mounted=is_mounted)
     faults = tuple(_faults(access, facts))
     if faults:
-        return _with_own_token(owner, facts.files, facts.operator), faults
+        return _with_itself(owner, facts.files, facts.operator, own_name), faults
     tokens = _tokens(access, facts, facts.operator)
     document = {
         "subjects": [
-            _operator(tokens[OPERATOR], cluster_id),
+            _operator(tokens[OPERATOR], own_name),
             *(_subject(client, tokens.get(client.name)) for client in access.clients),
         ]
     }
     if access.anonymous is not None:
         document |= {"anonymous": {"grants": [_grant(access.anonymous)]}}
     keys = facts.keys if isinstance(facts.keys, ClusterKeys) else facts.files and facts.files.keys
-    return [_secret(owner, document, _state(tokens), keys)], ()
+    return [_secret(owner, document, AccessState(tokens, own_name), keys)], ()
 
 
-def _secret(owner: Owner, document: Entry, state: Entry, keys: ClusterKeys | None) -> Body:
+def _secret(owner: Owner, document: Entry, state: AccessState, keys: ClusterKeys | None) -> Body:
     """The nodes' Secret.
 
     The keys stay in it without an entry that needs them: pods mount them until they restart.
     """
-    data = {ACCESS_KEY: _json(document), STATE_KEY: _json(state)}
+    data = {ACCESS_KEY: _json(document), STATE_KEY: _json(state.document())}
     if keys is not None:
         data |= {KEYS_KEY: keys.text, ISSUER_KEY: keys.issuer}
     encoded = {key: text.encode() for key, text in data.items()}
     return store_secret(owner, names.access(owner.name), encoded, {})
 
 
-def _with_own_token(owner: Owner, files: AccessFiles | None, operator: TokenHash) -> list[Body]:
-    """The previous file, if it lacks the operator's token, with that token.
+def _own_name(facts: AccessFacts, cluster_id: str | None, *, is_mounted: bool) -> OwnName | None:
+    """By which name of its certificate the nodes are to know the operator.
 
-    Without it no node would answer the operator until a person has corrected the entry, and
+    The previous name stays while the cluster id is not known.
+    """
+    files = facts.files
+    known = AccessState.parse(files.state).own_name if files is not None else None
+    if cluster_id is None:
+        return known
+    uri = names.operator_identity(cluster_id)
+    if known is not None and known.uri == uri:
+        return known
+    return OwnName(uri, facts.now_s if files is not None and is_mounted else 0)
+
+
+def _with_itself(
+    owner: Owner, files: AccessFiles | None, operator: TokenHash, own_name: OwnName | None
+) -> list[Body]:
+    """The previous file, if it lacks the operator's token or name, with these.
+
+    Without them no node would answer the operator until a person has corrected the entry, and
     repairs would wait for that.
     """
     if files is None:
@@ -108,11 +116,14 @@ def _with_own_token(owner: Owner, files: AccessFiles | None, operator: TokenHash
         own = next(each for each in document["subjects"] if each["name"] == OPERATOR)
     except (ValueError, TypeError, KeyError, StopIteration):
         return []
-    if operator.text in own["token_hashes"]:
+    state = AccessState.parse(files.state)
+    if operator.text in own["token_hashes"] and own_name == state.own_name:
         return []
     own["token_hashes"] = [operator.text]
-    state = _known(files.state) | {OPERATOR: Tokens(operator.text, {})}
-    return [_secret(owner, document, _state(state), files.keys)]
+    if own_name is not None:
+        own["certificate_uri_names"] = [own_name.uri]
+    tokens = {**state.tokens, OPERATOR: Tokens(operator.text, {})}
+    return [_secret(owner, document, AccessState(tokens, own_name), files.keys)]
 
 
 def _json(value: object) -> str:
@@ -130,14 +141,14 @@ def _hashes(tokens: Tokens) -> list[str]:
     return [tokens.current, *sorted(tokens.before)]
 
 
-def _operator(tokens: Tokens, cluster_id: str | None) -> Entry:
+def _operator(tokens: Tokens, own_name: OwnName | None) -> Entry:
     subject: Entry = {
         "name": OPERATOR,
         "token_hashes": _hashes(tokens),
         "grants": [{"roles": ["admin"]}],
     }
-    if cluster_id is not None:
-        subject["certificate_uri_names"] = [names.operator_identity(cluster_id)]
+    if own_name is not None:
+        subject["certificate_uri_names"] = [own_name.uri]
     return subject
 
 
@@ -210,7 +221,7 @@ def _tokens(access: QuorumAccess, facts: AccessFacts, operator: TokenHash) -> di
         )
         if isinstance(token, TokenHash):
             current[client.name] = token.text
-    known = _known(facts.files.state if facts.files is not None else "")
+    known = AccessState.parse(facts.files.state if facts.files is not None else "").tokens
     until_s = facts.now_s + access.token_overlap_seconds
     taken = set(current.values())
     tokens: dict[str, Tokens] = {}
@@ -227,25 +238,3 @@ def _tokens(access: QuorumAccess, facts: AccessFacts, operator: TokenHash) -> di
         taken |= set(kept)
         tokens[name] = Tokens(text, kept)
     return tokens
-
-
-def _state(tokens: Mapping[str, Tokens]) -> Entry:
-    return {
-        name: {"current": each.current, "before": dict(each.before)}
-        for name, each in tokens.items()
-    }
-
-
-def _known(text: str) -> dict[str, Tokens]:
-    """The previous state; empty if a person has changed it to something else."""
-    try:
-        entries = cast("dict[str, dict[str, Any]]", json.loads(text or "{}"))
-        return {
-            name: Tokens(
-                str(entry["current"]),
-                {str(earlier): int(end_s) for earlier, end_s in entry["before"].items()},
-            )
-            for name, entry in entries.items()
-        }
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +19,18 @@ from kraftquorum_operator.model.access_facts import (
     TokenHash,
     Unusable,
 )
+from kraftquorum_operator.model.certificates import (
+    OPERATOR,
+    AuthoritySecret,
+    Certificates,
+    KeyStore,
+    Leaf,
+)
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation, Pod
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Condition
-from kraftquorum_operator.observe.read import secure_nodes
+from kraftquorum_operator.observe.read import has_name, secure_nodes
 from kraftquorum_operator.plan.actions import Done
 from kraftquorum_operator.plan.compare import Desired, compare
 from kraftquorum_operator.report.conditions import conditions
@@ -212,21 +220,65 @@ class Nodes:
 DOMAIN = names.domain("test", "demo", "corp.example")
 
 
+PODS = [
+    Pod("demo-0", "a", 0, address="10.0.0.1"),
+    Pod("demo-1", "b", 1, address="10.0.0.2", tls="required"),
+    Pod("demo-2", "c", 2),
+]
+
+
 def test_the_token_goes_to_each_pod_with_and_without_tls() -> None:
     nodes: Any = Nodes()
-    pods = [
-        Pod("demo-0", "a", 0, address="10.0.0.1"),
-        Pod("demo-1", "b", 1, address="10.0.0.2", tls="required"),
-        Pod("demo-2", "c", 2),
-    ]
-    secure_nodes(nodes, OWNER, pods, NodeAccess(b"CA"), token="token", domain=DOMAIN)
+    access = NodeAccess(b"CA")
+    secure_nodes(nodes, OWNER, PODS, access, token="token", tls_token="token", domain=DOMAIN)
     plain, secured = nodes.accesses["10.0.0.1:9080"], nodes.accesses["10.0.0.2:9080"]
     assert plain == NodeAccess(token="token")
     assert (secured.authorities, secured.token) == (b"CA", "token")
     assert secured.server_name == f"demo-1.{DOMAIN}"
     assert set(nodes.accesses) == {"10.0.0.1:9080", "10.0.0.2:9080"}
-    secure_nodes(nodes, OWNER, pods, None, domain=DOMAIN)
+    secure_nodes(nodes, OWNER, PODS, None, domain=DOMAIN)
     assert nodes.accesses == {}
+
+
+def test_a_pod_that_knows_the_operator_s_certificate_gets_no_token() -> None:
+    nodes: Any = Nodes()
+    secure_nodes(nodes, OWNER, PODS, NodeAccess(b"CA", b"own"), token="token", domain=DOMAIN)
+    plain, secured = nodes.accesses["10.0.0.1:9080"], nodes.accesses["10.0.0.2:9080"]
+    assert (secured.certificate, secured.token) == (b"own", "")
+    assert plain.token == "token", "it is known by nothing else"
+
+
+def own_store(*uris: str) -> Certificates:
+    leaf = Leaf("leaf", "ca", 0, 10, uris=frozenset(uris))
+    return Certificates(1, operator=KeyStore("uid", "1", leaves=((OPERATOR, leaf),)))
+
+
+def test_the_operator_has_the_name_that_the_access_file_has_or_sends_its_token() -> None:
+    """A Secret of one's own may have no certificate for the operator, or one without the name."""
+    assert has_name(own_store("another", "own"), "own")
+    assert not has_name(own_store("another"), "own")
+    assert not has_name(own_store(), None)
+    assert not has_name(Certificates(1), "own")
+    assert not has_name(Certificates(1, operator=KeyStore("uid", "1")), "own")
+    assert not has_name(None, "own")
+
+
+RESERVED = Certificates(1, authority=AuthoritySecret("uid", "1", cluster_id="of-the-ca"))
+
+
+def test_the_first_file_names_the_operator_by_the_id_that_the_certificates_have() -> None:
+    """Else the nodes of a new quorum would learn its name minutes after they have formed."""
+    wanted = QuorumSpec.model_validate(
+        {"voters": 3, "access": {"clients": [SHOP]}, "tls": {"mode": "Managed"}}
+    )
+    new = replace(healthy(), latch=None, remembered_cluster_id=None, access=FACTS)
+    named = desired(wanted, replace(new, certificates=RESERVED)).bodies[FILE]
+    text = base64.b64decode(named["data"]["access.json"]).decode()
+    assert names.operator_identity("of-the-ca") in text
+    known = replace(new, certificates=RESERVED, remembered_cluster_id="of-the-quorum")
+    text = base64.b64decode(desired(wanted, known).bodies[FILE]["data"]["access.json"]).decode()
+    assert names.operator_identity("of-the-quorum") in text
+    assert "of-the-ca" not in text
 
 
 def test_the_client_presents_the_token_and_no_repr_has_it() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import time
 from typing import Any, cast
 
 import pytest
@@ -17,6 +19,7 @@ from kraftquorum_operator.errors import (
 )
 from kraftquorum_operator.model.access import QuorumAccess
 from kraftquorum_operator.model.access_facts import ClusterKeys, TokenHash, Unusable
+from kraftquorum_operator.model.access_state import MOUNTED_S, OPERATOR
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Pod
 from kraftquorum_operator.observe.access import DISCOVERY_URL, KEYS_URL, read_access
@@ -188,3 +191,27 @@ async def test_the_cluster_s_keys_are_read_if_an_entry_needs_them() -> None:
     assert (await look(slow, ACCOUNT)).facts.keys.reason == "KeysUnreadable"
     empty = urls | {KEYS_URL: {"keys": []}}
     assert (await look(Kube(urls=empty), ACCOUNT)).facts.keys.reason == "KeysUnreadable"
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.model.access_state:AccessState.name_in_force",
+    "own is not None and now_s >= own.since_s + MOUNTED_S",
+    "own is not None",
+)
+async def test_the_nodes_know_the_operator_s_certificate_once_each_has_the_file() -> None:
+    """Until then it sends its token, too; also while a quorum leaves access control."""
+    uri = names.operator_identity("cluster")
+
+    async def known(age_s: int, access: QuorumAccess | None = ACCESS) -> str | None:
+        own = {"current": "x", "before": {}, "uri": uri, "since_s": int(time.time()) - age_s}
+        state = json.dumps({OPERATOR: own}).encode()
+        file = secret("demo-access", **{"access.json": b"{}", "state.json": state})
+        pod = Pod("demo-0", "u", 0, guarded=True)
+        return (await look(Kube(file), access, pod)).operator_uri
+
+    assert await known(MOUNTED_S + 1) == uri
+    assert await known(MOUNTED_S + 1, None) == uri
+    assert await known(MOUNTED_S - 60) is None
+    assert (await look(Kube())).operator_uri is None
+    files = {"access.json": b"{}", "state.json": b"{}"}
+    assert (await look(Kube(secret("demo-access", **files)))).operator_uri is None

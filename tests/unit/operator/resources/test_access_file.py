@@ -22,9 +22,10 @@ from kraftquorum_operator.model.access_facts import (
     TokenHash,
     Unusable,
 )
+from kraftquorum_operator.model.access_state import OPERATOR
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.spec import QuorumSpec
-from kraftquorum_operator.resources.access_file import OPERATOR, access_bodies
+from kraftquorum_operator.resources.access_file import access_bodies
 from raftnode.access.access_list import AccessList, Presented
 from raftnode.access.document import parse_access
 from raftnode.access.roles import Verb
@@ -32,6 +33,7 @@ from raftnode.access.roles import Verb
 ROOT = Path(__file__).parents[4]
 OWNER = Owner("test", "demo", "uid")
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+OWN_URI = f"spiffe://kraftquorum/cluster/{CLUSTER}/operator"
 URI = f"spiffe://kraftquorum/cluster/{CLUSTER}/client/batch"
 SHOP: Body = {
     "name": "shop",
@@ -109,7 +111,7 @@ def test_a_node_takes_the_file_and_allows_what_the_resource_says() -> None:
     assert may(operator, Verb.DESCRIBE)
     assert may(operator, Verb.RESIGN)
     assert not may(operator, Verb.READ, b"any"), "the operator reads no record"
-    own = Presented(uri_names=(f"spiffe://kraftquorum/cluster/{CLUSTER}/operator",))
+    own = Presented(uri_names=(OWN_URI,))
     assert may(own, Verb.ADMIN)
     assert json.loads(data["jwks.json"]) == {"keys": [{}]}
 
@@ -209,6 +211,82 @@ def test_the_keys_of_the_cluster_stay_until_the_pods_have_restarted() -> None:
     assert made(access(SHOP), facts)["issuer"] == "https://issuer"
 
 
+# --- the operator's certificate ----------------------------------------------------------------
+
+
+def name_of(data: dict[str, str]) -> tuple[str, int] | None:
+    own = json.loads(data["state.json"])[OPERATOR]
+    return (own["uri"], own["since_s"]) if "uri" in own else None
+
+
+def later(data: dict[str, str], *, now_s: int) -> AccessFacts:
+    files = AccessFiles(None, data["state.json"], data["access.json"])
+    return replace(FACTS, files=files, now_s=now_s)
+
+
+def put(facts: AccessFacts, cluster_id: str | None) -> dict[str, str]:
+    (body,) = access_bodies(OWNER, access(SHOP), facts, cluster_id)[0]
+    return {key: base64.b64decode(value).decode() for key, value in body["data"].items()}
+
+
+def test_the_first_file_has_the_operator_s_name_for_all_nodes_at_once() -> None:
+    assert name_of(put(FACTS, CLUSTER)) == (OWN_URI, 0)
+    # Also the second one, if the id of the certificates came after the first and no pod did.
+    second = later(put(FACTS, None), now_s=2000)
+    (body,) = access_bodies(OWNER, access(SHOP), second, CLUSTER, is_mounted=False)[0]
+    state = base64.b64decode(body["data"]["state.json"]).decode()
+    assert name_of({"state.json": state}) == (OWN_URI, 0)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.access_file:_own_name",
+    "facts.now_s if files is not None and is_mounted else 0",
+    "0",
+)
+def test_a_name_that_a_file_gets_later_has_its_time_and_both_are_accepted() -> None:
+    """Pods mount the file of before for up to two minutes."""
+    first = put(FACTS, None)
+    assert name_of(first) is None
+    named = put(later(first, now_s=2000), CLUSTER)
+    assert name_of(named) == (OWN_URI, 2000)
+    assert name_of(put(later(named, now_s=3000), CLUSTER)) == (OWN_URI, 2000)
+    document = allowed(named)
+    for presented in (
+        Presented(uri_names=(OWN_URI,)),
+        Presented(token_hash=hashed("the operator's token").text),
+    ):
+        assert document.identify(presented, None, 0.0).name == OPERATOR
+
+
+def test_the_file_of_an_operator_that_noted_no_time_gets_one() -> None:
+    data = put(FACTS, CLUSTER)
+    state = json.loads(data["state.json"])
+    for key in ("uri", "since_s"):
+        del state[OPERATOR][key]
+    named = put(later(data | {"state.json": json.dumps(state)}, now_s=2000), CLUSTER)
+    assert name_of(named) == (OWN_URI, 2000)
+
+
+def test_another_cluster_id_has_another_name_and_an_unknown_one_changes_none() -> None:
+    data = put(FACTS, CLUSTER)
+    assert put(later(data, now_s=2000), None) == data
+    uri, since_s = name_of(put(later(data, now_s=2000), "another")) or ("", 0)
+    assert (uri.split("/")[4], since_s) == ("another", 2000)
+
+
+def test_the_operator_s_name_does_not_wait_for_an_entry_to_be_corrected() -> None:
+    """Nor does its token: without either no node would answer it."""
+    first = put(FACTS, None)
+    missing = Unusable("SecretMissing", "there is no Secret shop")
+    facts = replace(later(first, now_s=2000), tokens={("shop", "token"): missing})
+    named = put(facts, CLUSTER)
+    assert name_of(named) == (OWN_URI, 2000)
+    document = allowed(named)
+    assert document.identify(Presented(uri_names=(OWN_URI,)), None, 0.0).name == OPERATOR
+    held = replace(later(named, now_s=2500), tokens={("shop", "token"): missing})
+    assert access_bodies(OWNER, access(SHOP), held, CLUSTER)[0] == []
+
+
 # --- faults ----------------------------------------------------------------------------------
 
 
@@ -273,7 +351,7 @@ def test_a_resource_with_a_wrong_entry_is_refused(wrong: Body) -> None:
 
 @pytest.mark.without(
     "kraftquorum_operator.resources.access_file:access_bodies",
-    "_with_own_token(owner, facts.files, facts.operator), faults",
+    "_with_itself(owner, facts.files, facts.operator, own_name), faults",
     "[], faults",
 )
 def test_a_new_token_of_the_operator_does_not_wait_for_an_entry_to_be_corrected() -> None:
@@ -300,7 +378,12 @@ def test_a_new_token_of_the_operator_does_not_wait_for_an_entry_to_be_corrected(
     assert not knows("the operator's token")
     assert knows("shop's first token"), "the other entries of before stay in force"
     state = json.loads(written["state.json"])
-    assert state[OPERATOR] == {"current": hashed("another of the operator").text, "before": {}}
+    assert state[OPERATOR] == {
+        "current": hashed("another of the operator").text,
+        "before": {},
+        "uri": OWN_URI,
+        "since_s": 0,
+    }
     assert state["shop"] == json.loads(data["state.json"])["shop"]
     # A file that a person has changed to something else stays as it is.
     for text in ("", "{}", '{"subjects": []}', '{"subjects": [1]}'):

@@ -220,6 +220,15 @@ class Krq:
         """The voters as last reported: none, if the last look met no leader in time."""
         return [(v["nodeId"], v["directoryId"]) for v in self.status().get("voters", [])]
 
+    def audited(self) -> list[dict[str, Any]]:
+        """The lines of the audit logs of all pods."""
+        return [
+            json.loads(line)
+            for pod in self.list("pods")
+            for line in self.kubectl("logs", pod["metadata"]["name"]).splitlines()
+            if '"authenticated_by"' in line
+        ]
+
     def voters(self) -> list[tuple[int, str]]:
         """The voters, waited for if the last look met no leader."""
         found: list[tuple[int, str]] = []

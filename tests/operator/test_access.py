@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import ssl
 import sys
 import time
 import urllib.error
@@ -20,7 +21,7 @@ from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_operator import names
-from kraftquorum_operator.execute.issuing import LeafNames, issue_leaf, make_authority
+from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
 from kraftquorum_operator.model.access_state import MOUNTED_S, OPERATOR, AccessState
 from raftnode.client import Credentials
 from raftnode.core.types import Endpoint
@@ -249,29 +250,26 @@ def test_a_serving_quorum_goes_to_access_control_and_back_without_a_failed_write
 
 def known_by(krq, operation: str) -> set[str]:
     """By what the nodes knew the operator when it changed something, by their audit logs."""
-    lines = [
-        json.loads(line)
-        for pod in krq.list("pods")
-        for line in krq.kubectl("logs", pod["metadata"]["name"]).splitlines()
-        if '"authenticated_by"' in line
-    ]
     return {
         line["authenticated_by"]
-        for line in lines
+        for line in krq.audited()
         if line.get("operation") == operation and line.get("subject") == OPERATOR
     }
 
 
-def own_certificates(krq, *, operator: bool) -> str:
+CLUSTER = "x" * 22
+BATCH = f"spiffe://kraftquorum/cluster/{CLUSTER}/client/batch"
+
+
+def own_certificates(krq, authority: Pair, *, operator: bool) -> str:
     """A Secret of a person with the certificate of a node, and one for the operator or none."""
-    authority, cluster = make_authority("mine", 86_400, time.time()), "x" * 22
     domain = f"*.demo-peers.{krq.namespace}.svc.cluster.local"
     node = LeafNames(
-        "node", frozenset({names.node_identity(cluster, 0)}), frozenset({domain, "localhost"})
+        "node", frozenset({names.node_identity(CLUSTER, 0)}), frozenset({domain, "localhost"})
     )
     wanted = {"tls": node}
     if operator:
-        own = frozenset({names.operator_identity(cluster)})
+        own = frozenset({names.operator_identity(CLUSTER)})
         wanted["operator"] = LeafNames("operator", own, frozenset())
     data = {"ca.crt": authority.certificate}
     for stem, leaf_names in wanted.items():
@@ -300,12 +298,54 @@ def test_the_nodes_know_the_operator_by_its_certificate_or_else_by_its_token(
 ) -> None:
     tls = {"mode": mode}
     if mode == "Secret":
-        krq.kubectl("apply", "-f", "-", stdin=own_certificates(krq, operator=operator))
+        authority = make_authority("mine", 86_400, time.time())
+        text = own_certificates(krq, authority, operator=operator)
+        krq.kubectl("apply", "-f", "-", stdin=text)
         tls["secretName"] = "mine"
     operators.start()
     krq.apply(voters=1, tls=tls, access={"clients": []})
     krq.ready(1)
     assert known_by(krq, "form") == {way}
+
+
+def test_a_client_is_known_by_its_certificate_as_the_resource_says(
+    krq, operators, tmp_path: Path
+) -> None:
+    authority = make_authority("mine", 86_400, time.time())
+    text = own_certificates(krq, authority, operator=True)
+    krq.kubectl("apply", "-f", "-", stdin=text)
+    client = {"name": "batch", "roles": ["read"], "certificate": {"uriNames": [BATCH]}}
+    operators.start()
+    tls = {"mode": "Secret", "secretName": "mine"}
+    krq.apply(voters=1, tls=tls, access={"clients": [client]})
+    krq.ready(1)
+    address = krq.get("pods", "demo-0")["status"]["podIP"]
+    (tmp_path / "ca.crt").write_bytes(authority.certificate)
+
+    def status(method: str, *uris: str, issuer: Pair | None = authority) -> int:
+        context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+        context.check_hostname = False
+        if issuer is not None:
+            leaf = LeafNames("batch", frozenset(uris), frozenset())
+            pair = issue_leaf(issuer, leaf, 86_400, time.time())
+            file = tmp_path / "client.pem"
+            file.write_bytes(pair.certificate + pair.key)
+            context.load_cert_chain(file)
+        request = urllib.request.Request(
+            f"https://{address}:9080/v1/kv/a", data=b"x" if method == "PUT" else None, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert status("GET", BATCH) == 404, "it may read, and there is no such key"
+    assert status("PUT", BATCH) == 403
+    assert status("GET", BATCH.replace("batch", "other")) == 401
+    assert status("GET", issuer=None) == 401
+    with pytest.raises((urllib.error.URLError, OSError)):
+        status("GET", BATCH, issuer=make_authority("stranger", 86_400, time.time()))
 
 
 @pytest.mark.extended

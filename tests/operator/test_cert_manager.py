@@ -328,6 +328,20 @@ def revisions_of(krq) -> set[tuple[str, int]]:
     return {(b["metadata"]["name"], b["status"]["revision"]) for b in quorum_certificates(krq)}
 
 
+def test_the_nodes_know_the_operator_by_the_certificate_that_was_issued(krq, operators) -> None:
+    """With access control, and without a token: the certificate has the operator's URI."""
+    install_crds(krq.cluster)
+    apply(krq, ISSUER_BODY)
+    operators.start()
+    with Signer(krq).running():
+        krq.apply(**SPEC, voters=1, tls=TLS, access={"clients": []})
+        krq.ready(1)
+        forms = [line for line in krq.audited() if line.get("operation") == "form"]
+        assert {line["authenticated_by"] for line in forms} == {"certificate"}
+        krq.delete()
+        krq.until("pods gone", lambda: not krq.list("pods"))
+
+
 def follow_the_pages(krq, folder: Path, replace_authority: Callable[[], None]) -> None:
     """The how-to but its first step, which changes the rights of a release; then another CA."""
     reader = ClusterReader("howto/cert-manager.md", folder, krq.cluster, krq.namespace)

@@ -28,6 +28,9 @@ REPORTED = {
 """What a status must have."""
 
 
+CLIENT: dict[str, Any] = {"name": "shop", "roles": ["read"], "tokenSecret": {"name": "shop"}}
+
+
 def body(**spec: Any) -> str:
     return json.dumps(
         {
@@ -108,6 +111,38 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
         ({"tls": {"certificateLifetime": "7d"}}, r"spec\.tls\.certificateLifetime.*should match"),
         ({"tls": {"mode": "On"}}, r"spec\.tls\.mode.*supported values"),
         (
+            {"tls": {"mode": "Secret", "secretName": "mine", "issuerRef": {"name": "ours"}}},
+            r"spec\.tls\.issuerRef.*for tls\.mode CertManager only",
+        ),
+        (
+            {"access": {"clients": [{**CLIENT, "token": "in clear"}]}},
+            r'unknown field "spec\.access\.clients\[0\]\.token"',
+        ),
+        (
+            {
+                "access": {
+                    "clients": [{**CLIENT, "tokenSecret": {"name": "a", "token": "in clear"}}]
+                }
+            },
+            r'unknown field "spec\.access\.clients\[0\]\.tokenSecret\.token"',
+        ),
+        (
+            {"access": {"clients": [{**CLIENT, "tokenSecret": "in clear"}]}},
+            r"spec\.access\.clients\[0\]\.tokenSecret.*must be of type object",
+        ),
+        (
+            {"access": {"clients": [{**CLIENT, "roles": ["read", "append"]}]}},
+            r'spec\.access\.clients\[0\]\.roles\[1\].*supported values: "read", "write"',
+        ),
+        (
+            {"access": {"clients": [{**CLIENT, "certificate": {"commonNames": ["a"]}}]}},
+            r"spec\.access\.clients\[0\].*set one of tokenSecret, certificate and serviceAccount",
+        ),
+        (
+            {"access": {"anonymous": {"roles": ["everything"]}}},
+            r"spec\.access\.anonymous\.roles\[0\].*supported values",
+        ),
+        (
             {"networkPolicy": {"clientsFrom": [{}]}},
             r"spec\.networkPolicy\.clientsFrom\[0\].*set podSelector .*or ipBlock",
         ),
@@ -185,7 +220,23 @@ def refusal(cluster: DevCluster, namespace: str, text: str) -> str:
 def test_bad_input_is_refused_at_apply_with_its_path_and_what_is_allowed(
     devcluster: DevCluster, crd: None, namespace: str, spec: dict[str, Any], says: str
 ) -> None:
-    assert re.search(says, refusal(devcluster, namespace, body(**spec)))
+    message = refusal(devcluster, namespace, body(**spec))
+    assert re.search(says, message)
+    assert "in clear" not in message, "no message quotes a token"
+
+
+def test_a_token_in_clear_is_stored_for_no_caller(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
+    """Also for one that asks for no validation of fields, and of whose object nothing else is kept."""
+    text = body(access={"clients": [{**CLIENT, "token": "in clear"}]})
+    devcluster.kubectl(
+        *["-n", namespace, "create", "--validate=false", "-f", "-"],
+        stdin=text,
+    )
+    stored = devcluster.kubectl("-n", namespace, "get", "krq", "demo", "-o", "json")
+    assert "in clear" not in stored
+    assert json.loads(stored)["spec"]["access"]["clients"][0]["tokenSecret"]["name"] == "shop"
 
 
 def test_a_name_that_is_no_service_name_is_refused(

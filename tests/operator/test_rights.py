@@ -29,6 +29,7 @@ from kraftquorum_devcluster.kubeconfig import write_kubeconfig
 from kraftquorum_operator import names
 from kraftquorum_operator.execute.certificate_signing import LeafNames, issue_leaf, make_authority
 from kraftquorum_operator.model.crd import KAFKA_QUORUM, render
+from kraftquorum_operator.observe.access import DISCOVERY_URL, KEYS_URL
 from kraftquorum_operator.rights import (
     CERT_MANAGER,
     KAFKA_ADVICE,
@@ -171,8 +172,10 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
                 claimRetention="Delete",
                 deletion={"claims": "Delete"},
                 tls={"mode": "Managed"},
+                access=provide_clients(krq),
             )
             krq.ready(3)
+            krq.until("access", lambda: krq.condition("AccessReady").get("status") == "True")
             template = krq.get("sts")["spec"]["template"]
             assert template["spec"]["containers"][0]["image"] == "example.test/node:7"
             krq.kubectl("scale", "krq", "demo", "--replicas=5")
@@ -217,6 +220,15 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
         ]
         assert refused == []
         seen = used(proxy)
+        # What the base does not grant: each account may read the cluster's public keys.
+        others = {
+            e.request.path for e in proxy.log if use_of_request(e.request.path, "get") is None
+        }
+        assert {KEYS_URL, DISCOVERY_URL} <= others
+        secrets = [
+            e.request.path.rpartition("/")[2] for e in proxy.log if "/secrets" in e.request.path
+        ]
+        assert "shop-token" in secrets
     events = [event for event in krq.list("events") if event["reason"] == "AddVoter"]
     assert events, "events are posted"
     granted = uses_of_rights([*WATCHED, *LEASE, *METRICS])
@@ -224,6 +236,20 @@ async def test_a_quorum_lives_through_everything_under_exactly_these_rights(
     assert granted - seen - set(SOMETIMES) == set(UNSEEN), (
         "a right that the operator does not use is not least privilege"
     )
+
+
+def provide_clients(krq) -> dict[str, Any]:
+    """`spec.access` with each kind of credential, and the Secret and the account that it names."""
+    krq.kubectl("create", "secret", "generic", "shop-token", f"--from-literal=token={'s' * 32}")
+    krq.kubectl("create", "serviceaccount", "reports")
+    account = {"namespace": krq.namespace, "name": "reports"}
+    return {
+        "clients": [
+            {"name": "shop", "roles": ["read", "write"], "tokenSecret": {"name": "shop-token"}},
+            {"name": "reports", "roles": ["read"], "serviceAccount": account},
+            {"name": "batch", "roles": ["read"], "certificate": {"commonNames": ["batch"]}},
+        ]
+    }
 
 
 def provide_issued(krq) -> None:

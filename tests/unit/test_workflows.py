@@ -41,6 +41,22 @@ def test_nothing_is_published_before_the_gate_and_the_scan_have_passed() -> None
     assert not any(" || " in commands_of(job) for job in jobs.values())
 
 
+def test_the_gate_looks_at_the_supply_chain() -> None:
+    """The Dockerfile, the locks and the contents of the images; without root it says what it lacks."""
+    gate = (WORKFLOWS.parents[1] / ".ci" / "run").read_text()
+    for step in (
+        "make dockerfile",
+        "make workflows",
+        "audit_locks.py",
+        "make image-test",
+        "make sbom",
+    ):
+        lines = [line.strip() for line in gate.splitlines() if step in line]
+        assert [line for line in lines if not line.startswith("#")], step
+    assert "leave_out images" in gate
+    assert "leave_out sbom" in gate
+
+
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_an_audit_without_data_fails_the_workflow(path: Path) -> None:
     """Elsewhere it is left out, with a line that says so."""

@@ -9,7 +9,12 @@ import pytest
 
 from guidelib.reader import ClusterReader
 
-pytestmark = [pytest.mark.cluster, pytest.mark.extended, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.extended,
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+]
 
 
 def test_a_lost_quorum_is_exported_and_loaded_as_the_page_says(

@@ -49,7 +49,7 @@ def test_a_token_of_the_cluster_names_its_account():
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "expired": ({"exp": int(time.time()) - 60}, "has expired"),
-    "not valid yet": ({"nbf": int(time.time()) + 600}, "not valid yet"),
+    "not valid yet": ({"nbf": int(time.time()) + 86_400}, "not valid yet"),
     "of another audience": ({"aud": ["https://kubernetes.default.svc"]}, "another audience"),
     "of another issuer": ({"iss": "https://other"}, "another issuer"),
     "without an expiry": ({"exp": None}, "lacks an expiry"),

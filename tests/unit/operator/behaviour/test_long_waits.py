@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraftquorum_operator import looks
+from kraftquorum_operator import evaluation
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.execute.tools import Failpoints
 from kraftquorum_operator.metrics import Metrics
@@ -39,9 +39,9 @@ async def pauses(monkeypatch: pytest.MonkeyPatch, *decisions: Decision) -> list[
     async def observe(*_: object, **__: object) -> Observed:
         return observed
 
-    monkeypatch.setattr(looks, "observe", observe)
-    monkeypatch.setattr(looks, "compare", lambda *_: Desired({}, observation.outdated, ()))
-    monkeypatch.setattr(looks, "decide", lambda *_: left.pop(0))
+    monkeypatch.setattr(evaluation, "observe", observe)
+    monkeypatch.setattr(evaluation, "compare", lambda *_: Desired({}, observation.outdated, ()))
+    monkeypatch.setattr(evaluation, "decide", lambda *_: left.pop(0))
     reconciler = Reconciler(
         kube=cast("Any", Kube()),
         nodes=HttpNodes(1.0),

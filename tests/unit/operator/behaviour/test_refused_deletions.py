@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 import kraftquorum_operator.reconcile as module
-from kraftquorum_operator import looks
+from kraftquorum_operator import evaluation
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, KubeUnavailableError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
@@ -102,8 +102,10 @@ class Looks:
             return "done"
 
         clock = SimpleNamespace(monotonic=lambda: self.now_ms / 1000, time=lambda: 0.0)
-        monkeypatch.setattr(looks, "observe", observe)
-        monkeypatch.setattr(looks, "compare", lambda *_: Desired({}, self.observation.outdated, ()))
+        monkeypatch.setattr(evaluation, "observe", observe)
+        monkeypatch.setattr(
+            evaluation, "compare", lambda *_: Desired({}, self.observation.outdated, ())
+        )
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "time", clock)
         self.reconciler = Reconciler(

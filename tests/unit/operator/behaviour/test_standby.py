@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from kraftquorum_operator import looks
+from kraftquorum_operator import evaluation
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import KubeError
 from kraftquorum_operator.execute.tools import Failpoints
@@ -140,7 +140,7 @@ async def test_a_quorum_that_is_gone_leaves_no_series_on_the_active_one_either(
     async def observe(*_: object, **__: object) -> None:
         return None
 
-    monkeypatch.setattr(looks, "observe", observe)
+    monkeypatch.setattr(evaluation, "observe", observe)
     monkeypatch.setattr(Lease, "held", True)
     reconciler.statuses.observed(Owner(*KEY, UID), 3, STATUS, time.time())
     reconciler.metrics.reconciles.labels(*KEY, "done").inc()

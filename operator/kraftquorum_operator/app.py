@@ -89,7 +89,7 @@ async def serve(settings: Settings, stop: asyncio.Event | None = None) -> None:
                 is_active=lambda: lease.held,
                 stale_s=max(STALE_S, 3 * settings.reconcile_idle_s),
                 kafka=kafka_statuses,
-                kafka_stale_s=max(KAFKA_STALE_S, 3 * settings.kafka_look_s),
+                kafka_stale_s=max(KAFKA_STALE_S, 3 * settings.kafka_check_interval_s),
             )
             await stack.enter_async_context(
                 listening(page.application(), settings.page_host, settings.page_port, "status page")

@@ -38,7 +38,7 @@ from kraftquorum_operator.rights import (
     WATCHED,
 )
 from proofkit.loopback import LoopbackNetwork
-from usedrights import Use, used, uses, uses_of_rights
+from usedrights import Use, use_of_request, used, uses, uses_of_rights
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "deploy" / "kustomize" / "base" / "operator.yaml"

@@ -16,7 +16,7 @@ WHICH = f"Kafka quorum {{{{ $labels.namespace }}}}/{{{{ $labels.kafka_quorum }}}
 WITHOUT_LEADER = "NoLeader|Unreachable"
 """Reasons of `Ready`: the controllers answer and have no leader, or none of them answers."""
 
-NOTHING, DECISION = Kind.NOTHING.name.lower(), Kind.PERSON.name.lower()
+NOTHING, DECISION = Kind.NOTHING.name.lower(), Kind.DECISION_NEEDED.name.lower()
 
 KAFKA: tuple[Alert, ...] = (
     Alert(
@@ -85,7 +85,7 @@ max {BY_KAFKA} (kraftquorum_kafka_no_advice{{reason!~"{WITHOUT_LEADER}"}}) == 1
         "KraftquorumKafkaNotChecked",
         "warning",
         f"""
-time() - max {BY_KAFKA} (kraftquorum_kafka_last_look_timestamp_seconds) > 300
+time() - max {BY_KAFKA} (kraftquorum_kafka_last_check_timestamp_seconds) > 300
 """,
         "2m",
         f"The operator does not check {WHICH}",

@@ -73,7 +73,7 @@ NOW = (
             Query(f"max {BY_KAFKA} (kraftquorum_kafka_voters{{{S}}})"),
             Query(f"max {BY_KAFKA} (kraftquorum_kafka_confirmed{{{S}}})"),
             Query(
-                f"time() - max {BY_KAFKA} (kraftquorum_kafka_last_look_timestamp_seconds{{{S}}})"
+                f"time() - max {BY_KAFKA} (kraftquorum_kafka_last_check_timestamp_seconds{{{S}}})"
             ),
         ),
         width=24,
@@ -158,7 +158,7 @@ CHECKS = (
         "API server did not answer.",
         (
             Query(
-                f"sum by (result) (rate(kraftquorum_kafka_looks_total{{{S}}}[$__rate_interval]))",
+                f"sum by (result) (rate(kraftquorum_kafka_checks_total{{{S}}}[$__rate_interval]))",
                 "{{result}}",
             ),
         ),
@@ -169,7 +169,7 @@ CHECKS = (
         "Seconds, by Kafka quorum. Normal: below 40, or two minutes without advice.",
         (
             Query(
-                f"time() - max {BY_KAFKA} (kraftquorum_kafka_last_look_timestamp_seconds{{{S}}})",
+                f"time() - max {BY_KAFKA} (kraftquorum_kafka_last_check_timestamp_seconds{{{S}}})",
                 NAMED,
             ),
         ),

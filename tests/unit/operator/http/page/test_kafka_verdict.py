@@ -77,7 +77,7 @@ def test_advice_weakens_a_quorum_with_a_voter_to_spare() -> None:
 
 
 def test_a_forgotten_log_needs_a_person_however_many_voters_are_fresh() -> None:
-    verdict = judge_kafka(entry(advised("Person")), 1.0)
+    verdict = judge_kafka(entry(advised("DecisionNeeded")), 1.0)
     assert (verdict.level, verdict.runbook) == ("blocked", "kraftquorum-kafka-decision-needed")
 
 

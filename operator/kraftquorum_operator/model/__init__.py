@@ -4,6 +4,7 @@
 - `status`: what users read; `crd`: the CustomResourceDefinitions, from both;
 - `kafka_spec`, `kafka_status`: the same of a KafkaQuorum;
 - `observation`: what `plan.decide` may know, with `access_facts` and `certificates` in it;
+- `access_state`: what the operator keeps beside an access file;
 - `engine`: what the planner knows of the software whose voters it changes;
 - `objects`: Kubernetes objects; `latch`: the content of a formation latch;
 - `defaults`, `installation`: what the operator's installation decides;

@@ -22,7 +22,7 @@ one
   ```
 
 ```
-untold
+unlabelled
 ```
 """
 
@@ -31,7 +31,7 @@ def test_a_block_has_the_name_of_the_comment_above_it() -> None:
     assert blocks(PAGE) == [
         Block("example", "make", "sh", "one\n"),
         Block("output", "make", "text", "two\n\n  three\n"),
-        Block("", "", "", "untold\n"),
+        Block("", "", "", "unlabelled\n"),
     ]
 
 

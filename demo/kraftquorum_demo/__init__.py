@@ -6,7 +6,7 @@
 - `environment` starts and ends cluster, operator and client, in order; `demo_state` what is known
 - `steps` the script: a list of named steps; `faults` what they break,
   `hanging_disk` a disk that hangs
-- `credentials` what clients present; `access_check` asks the nodes without it
+- `credentials` what clients present; `access_check` asks the nodes without them
 - `writers` clients that write all through; `record` their account of it; `data` the zones
 - `watcher` what the quorum and the resource say, several times a second; `history` keeps it
 - `processes` the operator, which a held demo restarts; `restarts` those of the pods

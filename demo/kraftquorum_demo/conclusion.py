@@ -27,7 +27,7 @@ class Proof:
     """What the script's last step found.
 
     Attributes:
-        strangers: What nodes answered to clients without credentials or without the role.
+        access: What nodes answered to clients without credentials or without the role.
         voters: Node ids of the voters at the end.
         leader_kill: What was under way when the leader was killed.
         hang: How the leader's disk hung.
@@ -37,7 +37,7 @@ class Proof:
 
     verdict: Verdict
     back: ReadBack
-    strangers: Findings
+    access: Findings
     voters: list[int]
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
     hang: Hang | None = None
@@ -49,7 +49,7 @@ class Proof:
         return [
             "\nThe answers that the clients got, against what was read back:\n",
             *report.verdict_lines(self.verdict),
-            f"\n{self.strangers.line()}",
+            f"\n{self.access.line()}",
             "\nVoter changes in the log:\n",
             *report.control_lines(report.control_records(self.back.log)),
         ]
@@ -104,7 +104,7 @@ class Conclusion:
         names = [self.environment.pod(node_id) for node_id in proof.voters]
         logs = {name: read_log(self.environment.places.data / name) for name in names}
         agreement = compare_logs(logs, proof.back.high_watermark)
-        ok = proof.verdict.ok and agreement.ok and proof.strangers.ok
+        ok = proof.verdict.ok and agreement.ok and proof.access.ok
         self._draw(proof)
         seconds = self.environment.seconds
         if not held:
@@ -150,7 +150,7 @@ class Conclusion:
 
     def _draw(self, proof: Proof) -> None:
         history, record = self.state.history, self.state.record
-        end_s = history.acts[-1].span.until_s or self.clock()
+        end_s = history.steps[-1].span.until_s or self.clock()
         history.close(end_s)
         self.environment.seconds["longest_write_stall"] = self._stall(proof, end_s).seconds
         timeline.draw(
@@ -183,7 +183,7 @@ class Conclusion:
                 "keys": len(proof.back.kv),
                 "leader_kill": proof.leader_kill,
                 "hung_disk": hung_disk,
-                "security": proof.strangers.figures(),
+                "security": proof.access.figures(),
                 "operator_restarts": proof.operator_restarts,
                 **({} if studied.figures is None else {"pipeline": studied.figures}),
             },

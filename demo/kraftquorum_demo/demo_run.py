@@ -20,7 +20,7 @@ from .environment import Environment
 from .errors import DemoError
 from .plan import Plan
 from .restarts import PodRestarts
-from .steps import Play
+from .steps import DemoSteps
 from .task_groups import run_with_background
 from .view import make_view
 from .watcher import Watcher
@@ -150,7 +150,7 @@ class DemoRun:
                 watching, api, environment.resource_path, self._state, self._clock, self._view.say
             )
             writers = Writers(writing, self._state.record, self._plan, self._clock)
-            play = Play(
+            demo_steps = DemoSteps(
                 environment=environment,
                 plan=self._plan,
                 state=self._state,
@@ -164,7 +164,7 @@ class DemoRun:
             stack.callback(self._view.stop)
             restarts = PodRestarts(api, environment.pods_path, self._view.say)
             await run_with_background(
-                self._perform(play),
+                self._perform(demo_steps),
                 self._watch_operator(),
                 watcher.run(),
                 restarts.run(),
@@ -179,8 +179,8 @@ class DemoRun:
         else:
             await self._environment.operator.watch()
 
-    async def _perform(self, play: Play) -> None:
-        proof = self._proof = await play.run()
+    async def _perform(self, demo_steps: DemoSteps) -> None:
+        proof = self._proof = await demo_steps.run()
         if self._hold:
             await self._stay(proof)
             proof.voters = self._state.voters()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from raftnode.api.model import QuorumInfo
 
-from .history import History, Seat, living_observers
+from .history import History, ReplicaId, living_observers
 from .record import Outcome, Record, Stall
 from .resource import Resource
 
@@ -24,14 +24,14 @@ class DemoState:
 
         That none answers just now says nothing of who votes.
         """
-        return sorted({seat.node_id for seat in self.history.voting()})
+        return sorted({replica_id.node_id for replica_id in self.history.voting()})
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One replica in the table: what the leader knows of it."""
 
-    seat: Seat
+    replica_id: ReplicaId
     role: str
     lag: int
     note: str
@@ -63,17 +63,17 @@ def rows(quorum: QuorumInfo | None) -> list[Row]:
     """The table of replicas, voters first."""
     if quorum is None:
         return []
-    leader = Seat.of(quorum.leader)
-    committed = {Seat.of(voter) for voter in quorum.committed_voters}
+    leader = ReplicaId.of(quorum.leader)
+    committed = {ReplicaId.of(voter) for voter in quorum.committed_voters}
     table: list[Row] = []
     for voter in quorum.voters:
-        seat = Seat.of(voter)
-        role = "leader" if seat == leader else "voter"
-        notes = [] if seat in committed else ["not committed yet"]
-        if seat != leader and not voter.caught_up:
+        replica_id = ReplicaId.of(voter)
+        role = "leader" if replica_id == leader else "voter"
+        notes = [] if replica_id in committed else ["not committed yet"]
+        if replica_id != leader and not voter.caught_up:
             notes.append("not caught up")
-        table.append(Row(seat, role, voter.lag, ", ".join(notes)))
+        table.append(Row(replica_id, role, voter.lag, ", ".join(notes)))
     for observer in living_observers(quorum):
         note = "caught up" if observer.caught_up else "catching up"
-        table.append(Row(Seat.of(observer), "observer", observer.lag, note))
-    return sorted(table, key=lambda row: (row.role == "observer", row.seat))
+        table.append(Row(ReplicaId.of(observer), "observer", observer.lag, note))
+    return sorted(table, key=lambda row: (row.role == "observer", row.replica_id))

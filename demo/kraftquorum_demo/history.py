@@ -12,15 +12,15 @@ from raftnode.api.model import QuorumInfo, Replica, ReplicaProgress
 _OBSERVER_GONE_MS = 2000
 
 
-class Seat(NamedTuple):
-    """A replica: a node id with the UUID of its storage. A new disk is a new seat."""
+class ReplicaId(NamedTuple):
+    """A replica: a node id with the UUID of its storage. A new disk makes another replica."""
 
     node_id: int
     directory_id: str
 
     @classmethod
-    def of(cls, replica: Replica) -> "Seat":
-        """The seat of a replica as the API names it."""
+    def of(cls, replica: Replica) -> "ReplicaId":
+        """The ids of a replica as the API names it."""
         return cls(replica.node_id, replica.directory_id)
 
     def __str__(self) -> str:
@@ -39,13 +39,13 @@ class Span:
 class Leadership:
     """One leader in one epoch."""
 
-    seat: Seat
+    replica_id: ReplicaId
     epoch: int
     span: Span
 
 
 @dataclass(slots=True)
-class Act:
+class StepSpan:
     """One step of the script as it went."""
 
     title: str
@@ -63,7 +63,7 @@ class Fault:
     at_s: float
     title: str
     violent: bool
-    lost: Seat | None = None
+    lost: ReplicaId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Hang:
     """How the leader's disk hung.
 
     Attributes:
-        seat: The leader.
+        replica_id: The leader.
         from_s, until_s: When, in seconds since the demo began.
         caught_up_s: How long after that it had caught up, and the operator had nothing left to do.
         same_process: Whether its process lived through it.
     """
 
-    seat: Seat
+    replica_id: ReplicaId
     from_s: float
     until_s: float
     caught_up_s: float
@@ -88,11 +88,11 @@ class Hang:
 class History:
     """All of it."""
 
-    voters: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
+    voters: dict[ReplicaId, list[Span]] = field(default_factory=dict[ReplicaId, list[Span]])
     """In order of first appearance."""
-    observers: dict[Seat, list[Span]] = field(default_factory=dict[Seat, list[Span]])
+    observers: dict[ReplicaId, list[Span]] = field(default_factory=dict[ReplicaId, list[Span]])
     leaderships: list[Leadership] = field(default_factory=list[Leadership])
-    acts: list[Act] = field(default_factory=list[Act])
+    steps: list[StepSpan] = field(default_factory=list[StepSpan])
     faults: list[Fault] = field(default_factory=list[Fault])
 
     def observe(self, quorum: QuorumInfo | None, now_s: float) -> list[str]:
@@ -104,41 +104,45 @@ class History:
         """
         if quorum is None:
             return self._without_leader(now_s)
-        voters = [Seat.of(voter) for voter in quorum.voters]
+        voters = [ReplicaId.of(voter) for voter in quorum.voters]
         said = self._led_by(quorum, now_s)
-        came, went = _seated(self.voters, voters, now_s)
-        _seated(self.observers, [Seat.of(observer) for observer in living_observers(quorum)], now_s)
-        said += [f"{seat} is a voter" for seat in came]
-        return said + [f"{seat} is a voter no longer" for seat in went]
+        came, went = _note_replicas(self.voters, voters, now_s)
+        _note_replicas(
+            self.observers, [ReplicaId.of(observer) for observer in living_observers(quorum)], now_s
+        )
+        said += [f"{replica_id} is a voter" for replica_id in came]
+        return said + [f"{replica_id} is a voter no longer" for replica_id in went]
 
-    def voting(self) -> list[Seat]:
+    def voting(self) -> list[ReplicaId]:
         """Who votes, as far as known: a leader that does not answer changes nothing in it."""
-        return [seat for seat, spans in self.voters.items() if spans[-1].until_s is None]
+        return [
+            replica_id for replica_id, spans in self.voters.items() if spans[-1].until_s is None
+        ]
 
     def _without_leader(self, since_s: float) -> list[str]:
         if not self.leaderships or self.leaderships[-1].span.until_s is not None:
             return []
         self.leaderships[-1].span.until_s = since_s
-        return [f"no leader answers; the last was {self.leaderships[-1].seat}"]
+        return [f"no leader answers; the last was {self.leaderships[-1].replica_id}"]
 
     def _led_by(self, quorum: QuorumInfo, now_s: float) -> list[str]:
-        seat = Seat.of(quorum.leader)
+        replica_id = ReplicaId.of(quorum.leader)
         last = self.leaderships[-1] if self.leaderships else None
-        if last is not None and (last.seat, last.epoch) == (seat, quorum.epoch):
+        if last is not None and (last.replica_id, last.epoch) == (replica_id, quorum.epoch):
             resumed = last.span.until_s is not None
             last.span.until_s = None
-            return [f"{seat} leads again"] if resumed else []
+            return [f"{replica_id} leads again"] if resumed else []
         if last is not None and last.span.until_s is None:
             last.span.until_s = now_s
-        self.leaderships.append(Leadership(seat, quorum.epoch, Span(now_s)))
-        return [f"{seat} leads in epoch {quorum.epoch}"]
+        self.leaderships.append(Leadership(replica_id, quorum.epoch, Span(now_s)))
+        return [f"{replica_id} leads in epoch {quorum.epoch}"]
 
     def close(self, now_s: float) -> None:
         """End what is still open."""
         seated = [*self.voters.values(), *self.observers.values()]
         spans = [span for spans_of_seat in seated for span in spans_of_seat]
         spans += [leadership.span for leadership in self.leaderships]
-        spans += [act.span for act in self.acts]
+        spans += [step.span for step in self.steps]
         for span in spans:
             if span.until_s is None:
                 span.until_s = now_s
@@ -146,27 +150,27 @@ class History:
 
 def living_observers(quorum: QuorumInfo) -> list[ReplicaProgress]:
     """Observers that fetch; the leader also remembers those that are gone."""
-    voters = {Seat.of(voter) for voter in quorum.voters}
+    voters = {ReplicaId.of(voter) for voter in quorum.voters}
     return [
         observer
         for observer in quorum.observers
-        if Seat.of(observer) not in voters
+        if ReplicaId.of(observer) not in voters
         and observer.last_fetch_age_ms is not None
         and observer.last_fetch_age_ms < _OBSERVER_GONE_MS
     ]
 
 
-def _seated(
-    known: dict[Seat, list[Span]], seats: Sequence[Seat], now_s: float
-) -> tuple[list[Seat], list[Seat]]:
+def _note_replicas(
+    known: dict[ReplicaId, list[Span]], replica_ids: Sequence[ReplicaId], now_s: float
+) -> tuple[list[ReplicaId], list[ReplicaId]]:
     """Open and close spans; returns who came and who went."""
-    came: list[Seat] = []
-    for seat in seats:
-        spans = known.setdefault(seat, [])
+    came: list[ReplicaId] = []
+    for replica_id in replica_ids:
+        spans = known.setdefault(replica_id, [])
         if not spans or spans[-1].until_s is not None:
             spans.append(Span(now_s))
-            came.append(seat)
-    went = [s for s, spans in known.items() if s not in seats and spans[-1].until_s is None]
-    for seat in went:
-        known[seat][-1].until_s = now_s
+            came.append(replica_id)
+    went = [s for s, spans in known.items() if s not in replica_ids and spans[-1].until_s is None]
+    for replica_id in went:
+        known[replica_id][-1].until_s = now_s
     return came, went

@@ -144,8 +144,8 @@ def timing_lines(seconds: Mapping[str, float]) -> list[str]:
 def hang_figures(hang: Hang, stall: Stall) -> dict[str, object]:
     """How the leader's disk hung, and the longest stretch without an acknowledgement meanwhile."""
     return {
-        "node_id": hang.seat.node_id,
-        "directory_id": hang.seat.directory_id,
+        "node_id": hang.replica_id.node_id,
+        "directory_id": hang.replica_id.directory_id,
         "from_s": round(hang.from_s, 3),
         "until_s": round(hang.until_s, 3),
         "caught_up_after_s": round(hang.caught_up_s, 3),
@@ -194,11 +194,11 @@ def make_report(
         "longest_write_stall": _stall_figures(stall),
         "steps": [
             {
-                "title": act.title,
-                "from_s": round(act.span.from_s, 3),
-                "until_s": round(act.span.until_s or act.span.from_s, 3),
+                "title": step.title,
+                "from_s": round(step.span.from_s, 3),
+                "until_s": round(step.span.until_s or step.span.from_s, 3),
             }
-            for act in history.acts
+            for step in history.steps
         ],
         "faults": [
             {"at_s": round(fault.at_s, 3), "what": fault.title, "violent": fault.violent}

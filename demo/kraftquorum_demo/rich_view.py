@@ -96,7 +96,7 @@ class RichView:
         replicas = rows(self._state.quorum)
         for row in replicas:
             style = _ROLE_STYLES[row.role]
-            cells = (str(row.seat.node_id), row.seat.directory_id, row.role)
+            cells = (str(row.replica_id.node_id), row.replica_id.directory_id, row.role)
             table.add_row(*(Text(cell, style=style) for cell in cells), str(row.lag), row.note)
         for _ in range(_ROWS - len(replicas)):
             table.add_row()

@@ -17,7 +17,7 @@ from .demo_state import DemoState
 from .environment import Environment
 from .errors import DeadlineError, DemoError, StepFailedError
 from .faults import is_alive, kill, wipe
-from .history import Act, Fault, Hang, Seat, Span
+from .history import Fault, Hang, ReplicaId, Span, StepSpan
 from .plan import Plan
 from .readback import read_back
 from .record import Outcome
@@ -42,14 +42,14 @@ class Step:
 
 
 @dataclass(slots=True)
-class Play:
+class DemoSteps:
     """The script with all that it acts on; `script` lists the steps, `run` goes through them.
 
     Attributes:
         seconds: The figures that steps measure.
         leader_kill: What was under way when the leader was killed.
         hang: How the leader's disk hung.
-        strangers: What nodes answered to clients without credentials or without the role.
+        access: What nodes answered to clients without credentials or without the role.
         proof: What the last step found.
     """
 
@@ -63,7 +63,7 @@ class Play:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     leader_kill: dict[str, object] = field(default_factory=dict[str, object])
     hang: Hang | None = None
-    strangers: Findings = field(default_factory=Findings)
+    access: Findings = field(default_factory=Findings)
     proof: Proof | None = None
 
     def script(self) -> tuple[Step, ...]:
@@ -128,15 +128,15 @@ class Play:
         steps = self.script()
         self.state.steps_total = len(steps)
         for number, step in enumerate(steps, start=1):
-            act = Act(step.title, Span(self.clock()))
-            self.state.history.acts.append(act)
+            step_span = StepSpan(step.title, Span(self.clock()))
+            self.state.history.steps.append(step_span)
             self.view.step(number, step.title, step.why)
             try:
                 await step.run()
             except (DemoError, ClientError, OSError) as error:
                 raise StepFailedError(step.title, error) from error
             finally:
-                act.span.until_s = self.clock()
+                step_span.span.until_s = self.clock()
         assert self.proof is not None, "the last step makes it"  # noqa: S101
         return self.proof
 
@@ -174,8 +174,8 @@ class Play:
             await asyncio.to_thread(self.environment.listeners, node_id) for node_id in nodes
         ]
         reader = self.environment.client_files.credentials(REPORTS)
-        await check_access(listeners, reader, self.strangers)
-        self.view.say(self.strangers.line())
+        await check_access(listeners, reader, self.access)
+        self.view.say(self.access.line())
 
     async def _load(self) -> None:
         began_s = self.clock()
@@ -219,7 +219,7 @@ class Play:
             raise DeadlineError(
                 "a removal in the leader's log", self.plan.fault_s, self.watcher.describe()
             ) from None
-        leader = Seat.of(quorum.leader)
+        leader = ReplicaId.of(quorum.leader)
         pid = pids[leader.node_id]
         if pid is None:
             raise DemoError(f"node {leader.node_id} leads, but has no process")
@@ -247,21 +247,25 @@ class Play:
 
     async def _lose_disk(self, whose: str) -> None:
         quorum = await self.watcher.led(within_s=self.plan.settle_s)
-        leader = Seat.of(quorum.leader)
-        followers = [Seat.of(voter) for voter in quorum.voters if Seat.of(voter) != leader]
-        seat = leader if whose == "leader" else followers[-1]
-        pid = await asyncio.to_thread(self.environment.pid, seat.node_id)
+        leader = ReplicaId.of(quorum.leader)
+        followers = [
+            ReplicaId.of(voter) for voter in quorum.voters if ReplicaId.of(voter) != leader
+        ]
+        replica_id = leader if whose == "leader" else followers[-1]
+        pid = await asyncio.to_thread(self.environment.pid, replica_id.node_id)
         began_s = self.clock()
-        deleted = wipe(self.environment.volume(seat.node_id))
-        wiped = f"disk of the {whose} {seat} wiped, {deleted} entries deleted"
-        self._note(wiped, violent=True, lost=seat)
+        deleted = wipe(self.environment.volume(replica_id.node_id))
+        wiped = f"disk of the {whose} {replica_id} wiped, {deleted} entries deleted"
+        self._note(wiped, violent=True, lost=replica_id)
         if pid is not None:
-            await self._await_end(pid, seat)
-            self.view.say(f"node {seat.node_id} stopped {self.clock() - began_s:.1f} s after it")
+            await self._await_end(pid, replica_id)
+            self.view.say(
+                f"node {replica_id.node_id} stopped {self.clock() - began_s:.1f} s after it"
+            )
         await self.watcher.until(
-            lambda: self.watcher.without(seat, self.environment.wanted),
+            lambda: self.watcher.without(replica_id, self.environment.wanted),
             within_s=self.plan.redundancy_s,
-            what=f"{self.environment.wanted} voters without {seat}",
+            what=f"{self.environment.wanted} voters without {replica_id}",
         )
         seconds = self.clock() - began_s
         self.seconds[f"{whose}_disk"] = seconds
@@ -269,30 +273,32 @@ class Play:
         await self._settle(self.environment.wanted, self.plan.redundancy_s)
         await self._linger()
 
-    async def _await_end(self, pid: int, seat: Seat) -> None:
+    async def _await_end(self, pid: int, replica_id: ReplicaId) -> None:
         try:
             async with asyncio.timeout(self.plan.fault_s):
                 while is_alive(pid):  # noqa: ASYNC110 - no event for its end
                     await asyncio.sleep(_LOOK_S * 20)
         except TimeoutError:
             raise DeadlineError(
-                f"node {seat.node_id} notices that its disk is gone", self.plan.fault_s, "it runs"
+                f"node {replica_id.node_id} notices that its disk is gone",
+                self.plan.fault_s,
+                "it runs",
             ) from None
 
     async def _hang_disk(self) -> None:
         """Let the leader's flushes hang, until writes have gone on without it for a while (S35)."""
         quorum = await self.watcher.led(within_s=self.plan.settle_s)
-        seat = Seat.of(quorum.leader)
-        pid = await asyncio.to_thread(self.environment.pid, seat.node_id)
-        faults = self.environment.disk_faults(seat.node_id)
+        replica_id = ReplicaId.of(quorum.leader)
+        pid = await asyncio.to_thread(self.environment.pid, replica_id.node_id)
+        faults = self.environment.disk_faults(replica_id.node_id)
         hang = Span(self.clock())
         faults.hang("sync")
         try:
-            self._note(f"disk of the leader {seat} hangs: no flush returns", violent=True)
+            self._note(f"disk of the leader {replica_id} hangs: no flush returns", violent=True)
             await self.watcher.until(
-                lambda: self.watcher.led_by_another(seat),
+                lambda: self.watcher.led_by_another(replica_id),
                 within_s=self.plan.fault_s,
-                what=f"another leader than {seat}, whose disk hangs",
+                what=f"another leader than {replica_id}, whose disk hangs",
             )
             await self._writes_go_on()
             self.view.say("writes are acknowledged without it")
@@ -301,15 +307,15 @@ class Play:
             hang.until_s = self.clock()
             faults.heal()
         seconds = hang.until_s - hang.from_s
-        self._note(f"disk of {seat} answers again, after {seconds:.1f} s", violent=False)
+        self._note(f"disk of {replica_id} answers again, after {seconds:.1f} s", violent=False)
         await self._settle(self.environment.wanted, self.plan.redundancy_s)
         caught_up_s = self.clock() - hang.until_s
         same = pid is not None and pid == await asyncio.to_thread(
-            self.environment.pid, seat.node_id
+            self.environment.pid, replica_id.node_id
         )
         process = "the same process" if same else "its process ended meanwhile"
-        self.view.say(f"{seat} has caught up, {caught_up_s:.1f} s later; {process}")
-        self.hang = Hang(seat, hang.from_s, hang.until_s, caught_up_s, same_process=same)
+        self.view.say(f"{replica_id} has caught up, {caught_up_s:.1f} s later; {process}")
+        self.hang = Hang(replica_id, hang.from_s, hang.until_s, caught_up_s, same_process=same)
         stall = self.state.record.longest_within(hang.from_s, hang.until_s)
         self.seconds["hung_disk_stall"] = stall.seconds
         self.view.say(f"the longest write stall meanwhile: {stall.seconds:.1f} s")
@@ -345,7 +351,7 @@ class Play:
         self.proof = Proof(
             verdict=compare(self.state.record.writes, back.log, back.kv),
             back=back,
-            strangers=self.strangers,
+            access=self.access,
             voters=voters,
             leader_kill=self.leader_kill,
             hang=self.hang,
@@ -392,6 +398,6 @@ class Play:
     async def _linger(self) -> None:
         await asyncio.sleep(self.plan.linger_s)
 
-    def _note(self, text: str, *, violent: bool, lost: Seat | None = None) -> None:
+    def _note(self, text: str, *, violent: bool, lost: ReplicaId | None = None) -> None:
         self.state.history.faults.append(Fault(self.clock(), text, violent, lost))
         self.view.say(f"!! {text}" if violent else text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from kraftquorum_devcluster.paths import cache_root
 
-from .history import Fault, History, Seat
+from .history import Fault, History, ReplicaId
 from .record import Stall
 
 _VOTER, _LEADER, _FAULT, _WISH, _RATE = "#56B4E9", "#0072B2", "#D55E00", "#555555", "#009E73"
@@ -45,20 +45,20 @@ def draw(
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of the backend
 
-    seats = list(history.voters)
-    height = 2.6 + 0.34 * len(seats) + 2.2
+    replica_ids = list(history.voters)
+    height = 2.6 + 0.34 * len(replica_ids) + 2.2
     figure: Any
     figure, (above, below) = plt.subplots(
         2,
         1,
         sharex=True,
         figsize=(13, height),
-        gridspec_kw={"height_ratios": [0.34 * len(seats) + 0.8, 2.0]},
+        gridspec_kw={"height_ratios": [0.34 * len(replica_ids) + 0.8, 2.0]},
         layout="constrained",
     )
-    _draw_voters(above, history, seats, end_s)
+    _draw_voters(above, history, replica_ids, end_s)
     _draw_writes(below, acknowledged_at, stalls, end_s)
-    below.set_xlim(min(act.span.from_s for act in history.acts), end_s)
+    below.set_xlim(min(step.span.from_s for step in history.steps), end_s)
     _draw_faults(above, below, history.faults)
     below.set_xlabel("seconds since the demo began")
     figure.suptitle(_TITLE, x=0.5)
@@ -67,32 +67,36 @@ def draw(
     plt.close(figure)
 
 
-def _draw_voters(axes: Any, history: History, seats: Sequence[Seat], end_s: float) -> None:
-    rows = {seat: len(seats) - 1 - number for number, seat in enumerate(seats)}
-    for seat, spans in history.voters.items():
+def _draw_voters(
+    axes: Any, history: History, replica_ids: Sequence[ReplicaId], end_s: float
+) -> None:
+    rows = {
+        replica_id: len(replica_ids) - 1 - number for number, replica_id in enumerate(replica_ids)
+    }
+    for replica_id, spans in history.voters.items():
         for span in spans:
             until_s = span.until_s if span.until_s is not None else end_s
             bar = [(span.from_s, until_s - span.from_s)]
-            axes.broken_barh(bar, (rows[seat] - 0.3, 0.6), facecolors=_VOTER)
-    for seat, spans in history.observers.items():
-        for span in spans if seat in rows else ():
+            axes.broken_barh(bar, (rows[replica_id] - 0.3, 0.6), facecolors=_VOTER)
+    for replica_id, spans in history.observers.items():
+        for span in spans if replica_id in rows else ():
             until_s = span.until_s if span.until_s is not None else end_s
-            axes.hlines(rows[seat], span.from_s, until_s, color=_VOTER, linewidth=2.5)
+            axes.hlines(rows[replica_id], span.from_s, until_s, color=_VOTER, linewidth=2.5)
     for leadership in history.leaderships:
-        if leadership.seat not in rows:
+        if leadership.replica_id not in rows:
             continue
         from_s, until_s = leadership.span.from_s, leadership.span.until_s or end_s
         bar = [(from_s, until_s - from_s)]
-        axes.broken_barh(bar, (rows[leadership.seat] - 0.42, 0.84), facecolors=_LEADER)
+        axes.broken_barh(bar, (rows[leadership.replica_id] - 0.42, 0.84), facecolors=_LEADER)
         if until_s - from_s > end_s / 14:
-            where = (from_s + min(until_s, end_s)) / 2, rows[leadership.seat]
+            where = (from_s + min(until_s, end_s)) / 2, rows[leadership.replica_id]
             text = f"leads, epoch {leadership.epoch}"
             axes.text(
                 *where, text, color="white", ha="center", va="center", fontsize=8, clip_on=True
             )
-    axes.set_yticks(list(rows.values()), [_label(seat) for seat in seats])
+    axes.set_yticks(list(rows.values()), [_label(replica_id) for replica_id in replica_ids])
     axes.tick_params(axis="y", labelfontfamily="monospace", labelsize=9)
-    axes.set_ylim(-0.7, len(seats) - 0.1)
+    axes.set_ylim(-0.7, len(replica_ids) - 0.1)
     axes.set_title("voters, a row for each directory id", loc="left", fontsize=10, pad=16)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -165,5 +169,5 @@ def _key(faults: Sequence[Fault]) -> str:
     return "\n".join(lines)
 
 
-def _label(seat: Seat) -> str:
-    return f"node {seat.node_id}  {seat.directory_id}"
+def _label(replica_id: ReplicaId) -> str:
+    return f"node {replica_id.node_id}  {replica_id.directory_id}"

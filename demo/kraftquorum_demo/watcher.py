@@ -17,7 +17,7 @@ from raftnode.client import ClientError, QuorumClient
 
 from .demo_state import DemoState
 from .errors import DeadlineError
-from .history import Seat
+from .history import ReplicaId
 from .resource import Resource
 
 _QUORUM_EVERY_S = 0.1
@@ -126,8 +126,8 @@ class Watcher:
         if self.quorum is None:
             parts.append("no leader answers")
         else:
-            voters = ", ".join(str(Seat.of(voter)) for voter in self.quorum.voters)
-            parts.append(f"{Seat.of(self.quorum.leader)} leads voters {voters}")
+            voters = ", ".join(str(ReplicaId.of(voter)) for voter in self.quorum.voters)
+            parts.append(f"{ReplicaId.of(self.quorum.leader)} leads voters {voters}")
         return "; ".join(parts)
 
     def redundant(self, voters: int) -> bool:
@@ -142,18 +142,18 @@ class Watcher:
             and all(voter.caught_up for voter in quorum.voters)
         )
 
-    def without(self, seat: Seat, voters: int) -> bool:
-        """Whether the quorum is redundant again, and without this seat."""
+    def without(self, replica_id: ReplicaId, voters: int) -> bool:
+        """Whether the quorum is redundant again, and without this replica."""
         quorum = self.quorum
         return (
             quorum is not None
             and self.redundant(voters)
-            and seat not in {Seat.of(voter) for voter in quorum.voters}
+            and replica_id not in {ReplicaId.of(voter) for voter in quorum.voters}
         )
 
-    def led_by_another(self, seat: Seat) -> bool:
+    def led_by_another(self, replica_id: ReplicaId) -> bool:
         """Whether a leader answers, and it is not this one."""
-        return self.quorum is not None and Seat.of(self.quorum.leader) != seat
+        return self.quorum is not None and ReplicaId.of(self.quorum.leader) != replica_id
 
     def level(self, end: int = 0) -> bool:
         """Whether every voter has acknowledged all there is, and up to an offset at least."""

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from e2elib import evidence
-from e2elib.figures import Figures, Report
-from e2elib.ground import (
+from e2elib.cluster import (
     Choice,
-    Ground,
+    E2eCluster,
     NotHereError,
     OwnGround,
     Tags,
     choose,
-    current_ground,
+    current_cluster,
 )
+from e2elib.figures import Figures, Report
 from e2elib.quorum import Quorum
 from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.plan import SHORT
@@ -93,7 +93,7 @@ def report(pytestconfig: pytest.Config) -> Iterator[Report]:
 
 
 @pytest.fixture(scope="session")
-def ground(request: pytest.FixtureRequest, report: Report) -> Iterator[Ground]:
+def e2e_cluster(request: pytest.FixtureRequest, report: Report) -> Iterator[E2eCluster]:
     """The cluster, with both tags of the images on it."""
     began = time.monotonic()
     tags = Tags(
@@ -103,7 +103,7 @@ def ground(request: pytest.FixtureRequest, report: Report) -> Iterator[Ground]:
     )
     choice = choose()
     if choice is Choice.CURRENT:
-        place = current_ground(tags)
+        place = current_cluster(tags)
     else:
         images = [build_images(tag, install=True) for tag in (tags.now, tags.next)]
         report.took("images", time.monotonic() - began)
@@ -118,13 +118,13 @@ def ground(request: pytest.FixtureRequest, report: Report) -> Iterator[Ground]:
 
 def _started(
     request: pytest.FixtureRequest, choice: Choice, tags: Tags, images: list[ImageSet]
-) -> Ground:
+) -> E2eCluster:
     archives = [path for found in images for path in found.archives if "pause" not in path.name]
     if choice is Choice.KIND:
         kubeconfig = kind_up(default_state_dir(), workers=3)
         for archive in archives:
             kind_load(archive)
-        return Ground(kubeconfig, tags, "kind, 3 workers")
+        return E2eCluster(kubeconfig, tags, "kind, 3 workers")
     cluster = request.getfixturevalue("realcluster")
     cluster.import_images(archives)
     return OwnGround(cluster, tags)
@@ -135,16 +135,16 @@ class Release:
 
     NAMESPACE = chart.NAMESPACE
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, e2e_cluster: E2eCluster) -> None:
+        self._e2e_cluster = e2e_cluster
 
     def helm(self, *arguments: str) -> str:
         place = f"--namespace={self.NAMESPACE}"
-        return chart.helm(*arguments, place, kubeconfig=self._ground.kubeconfig)
+        return chart.helm(*arguments, place, kubeconfig=self._e2e_cluster.kubeconfig)
 
     def install(self, operator_tag: str | None = None) -> None:
         """Install or upgrade, and wait until the operator is ready. Nodes keep their image."""
-        tags = self._ground.tags
+        tags = self._e2e_cluster.tags
         values = {
             "image.repository": tags.image("operator", tags.now).rpartition(":")[0],
             "image.tag": operator_tag or tags.now,
@@ -159,8 +159,8 @@ class Release:
 
     def ensure(self) -> None:
         """Install it if a case before took it away, or left it as it should not be."""
-        found = self._ground.api.one("deployments", chart.RELEASE, self.NAMESPACE)
-        image = self._ground.tags.image("operator", self._ground.tags.now)
+        found = self._e2e_cluster.api.one("deployments", chart.RELEASE, self.NAMESPACE)
+        image = self._e2e_cluster.tags.image("operator", self._e2e_cluster.tags.now)
         if found is not None:
             status = found["status"]
             current = found["spec"]["template"]["spec"]["containers"][0]["image"] == image
@@ -172,8 +172,8 @@ class Release:
         """Let the operator's pods be recreated."""
         place = ("--namespace", self.NAMESPACE)
         deployment = f"deployment/{chart.RELEASE}"
-        self._ground.kubectl(*place, "rollout", "restart", deployment)
-        self._ground.kubectl(*place, "rollout", "status", deployment, "--timeout=100s")
+        self._e2e_cluster.kubectl(*place, "rollout", "restart", deployment)
+        self._e2e_cluster.kubectl(*place, "rollout", "status", deployment, "--timeout=100s")
 
     def uninstall(self) -> None:
         self.helm("uninstall", chart.RELEASE, "--wait")
@@ -182,15 +182,15 @@ class Release:
         """The operators' pods with their UIDs."""
         return {
             one["metadata"]["name"]: one["metadata"]["uid"]
-            for one in self._ground.api.all("pods", self.NAMESPACE)
+            for one in self._e2e_cluster.api.all("pods", self.NAMESPACE)
         }
 
 
 @pytest.fixture(scope="session")
-def release(ground: Ground, report: Report) -> Release:
+def release(e2e_cluster: E2eCluster, report: Report) -> Release:
     """The operator, installed."""
     began = time.monotonic()
-    found = Release(ground)
+    found = Release(e2e_cluster)
     before = set(found.pods())
     found.install()
     if before & set(found.pods()):  # of an earlier run, and perhaps of an earlier image
@@ -205,7 +205,7 @@ class Writing:
     def __init__(self, case: Case, quorum: Quorum, credentials: Credentials) -> None:
         self._case, self._quorum = case, quorum
         self._writers = BackgroundWriters(
-            quorum.endpoints(), None, SHORT, case.ground.resolver(), credentials
+            quorum.endpoints(), None, SHORT, case.e2e_cluster.resolver(), credentials
         ).start()
         self._ended = False
 
@@ -248,8 +248,10 @@ class Writing:
 class Case:
     """One case in a namespace of its own."""
 
-    def __init__(self, ground: Ground, release: Release, figures: Figures, folder: Path) -> None:
-        self.ground, self.release, self.figures = ground, release, figures
+    def __init__(
+        self, e2e_cluster: E2eCluster, release: Release, figures: Figures, folder: Path
+    ) -> None:
+        self.e2e_cluster, self.release, self.figures = e2e_cluster, release, figures
         self._folder = folder
         self.quorums: list[Quorum] = []
         self.writings: list[Writing] = []
@@ -258,10 +260,10 @@ class Case:
         """A quorum in a new namespace, not applied yet."""
         namespace = f"e2e-{re.sub(r'[^a-z0-9]+', '-', self.figures.name)[:40].strip('-')}"
         namespace = f"{namespace}-{uuid.uuid4().hex[:5]}"
-        self.ground.kubectl("create", "namespace", namespace)
+        self.e2e_cluster.kubectl("create", "namespace", namespace)
         enforce = "pod-security.kubernetes.io/enforce=restricted"
-        self.ground.kubectl("label", "namespace", namespace, enforce)
-        found = Quorum(self.ground, namespace, name)
+        self.e2e_cluster.kubectl("label", "namespace", namespace, enforce)
+        found = Quorum(self.e2e_cluster, namespace, name)
         self.quorums.append(found)
         return found
 
@@ -308,13 +310,13 @@ class Case:
             writing.give_up()
         for quorum in self.quorums:
             quorum.remove()
-            self.ground.kubectl("delete", "namespace", quorum.namespace, "--wait=false")
+            self.e2e_cluster.kubectl("delete", "namespace", quorum.namespace, "--wait=false")
 
 
 @pytest.fixture
 def case(
     request: pytest.FixtureRequest,
-    ground: Ground,
+    e2e_cluster: E2eCluster,
     release: Release,
     report: Report,
     tmp_path: Path,
@@ -325,7 +327,7 @@ def case(
     title = (request.function.__doc__ or request.node.name).splitlines()[0].rstrip(".") + of
     figures = Figures(request.node.name.removeprefix("test_"), title)
     release.ensure()
-    found = Case(ground, release, figures, tmp_path)
+    found = Case(e2e_cluster, release, figures, tmp_path)
     yield found
     outcome = request.node.stash.get(OUTCOME, None)
     figures.outcome = outcome.outcome if outcome is not None else "failed"
@@ -336,7 +338,7 @@ def case(
         for writing in found.writings:
             writing.give_up()
         namespaces = [*(quorum.namespace for quorum in found.quorums), release.NAMESPACE]
-        sys.stdout.write(f"\n{evidence.keep(ground, namespaces, folder)}\n")
+        sys.stdout.write(f"\n{evidence.keep(e2e_cluster, namespaces, folder)}\n")
         sys.stdout.write(f"more of it in {FOLDER / figures.name}\n")
     elif figures.outcome == "skipped":
         figures.why = str(outcome.longrepr[2]) if isinstance(outcome.longrepr, tuple) else ""

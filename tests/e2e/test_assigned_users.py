@@ -49,7 +49,7 @@ def test_assigned_user(case):
     """Both images run under any user, with a read-only root and a volume of an assigned group"""
     namespace = case.quorum().namespace
     place = ("--namespace", namespace)
-    tags = case.ground.tags
+    tags = case.e2e_cluster.tags
     settings = {
         "RAFTNODE_NODE_ID": "0",
         "RAFTNODE_LOG_DIR": "/var/lib/raftnode",
@@ -73,14 +73,14 @@ def test_assigned_user(case):
         command=["kraftquorum-operator", "crds", "print"],
     )
     for text in (node, operator):
-        case.ground.kubectl(*place, "apply", "-f", "-", stdin=text)
-    case.ground.kubectl(*place, "wait", "--for=condition=Ready", "pod/node", "--timeout=120s")
-    status = case.ground.kubectl(
+        case.e2e_cluster.kubectl(*place, "apply", "-f", "-", stdin=text)
+    case.e2e_cluster.kubectl(*place, "wait", "--for=condition=Ready", "pod/node", "--timeout=120s")
+    status = case.e2e_cluster.kubectl(
         *place,
         *["exec", "node", "--", "python3", "-c"],
         "import os; print(os.getuid(), os.stat('/var/lib/raftnode').st_gid)",
     )
     assert status.split() == [str(ASSIGNED), str(ASSIGNED)]
     done = "--for=jsonpath={.status.phase}=Succeeded"
-    case.ground.kubectl(*place, "wait", done, "pod/operator", "--timeout=120s")
-    assert "CustomResourceDefinition" in case.ground.kubectl(*place, "logs", "operator")
+    case.e2e_cluster.kubectl(*place, "wait", done, "pod/operator", "--timeout=120s")
+    assert "CustomResourceDefinition" in case.e2e_cluster.kubectl(*place, "logs", "operator")

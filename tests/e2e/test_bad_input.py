@@ -27,7 +27,7 @@ def test_image_that_is_nowhere(case):
         quorum.until_true("Available")
         now = quorum.uids("pods")
         assert len(now.items() & uids.items()) == 2, "it stops at the first pod"
-        quorum.patch(image=case.ground.tags.image("node", case.ground.tags.now))
+        quorum.patch(image=case.e2e_cluster.tags.image("node", case.e2e_cluster.tags.now))
         quorum.until_ready(3)
     assert quorum.voters() == voters
 

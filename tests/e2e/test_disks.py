@@ -19,7 +19,7 @@ def test_disk_emptied(case, role):
     pod = quorum.pod(node_id)
     claims = quorum.uids("persistentvolumeclaims")
     with case.timed(quorum):
-        case.ground.wipe(quorum.namespace, pod, quorum.claim(pod))
+        case.e2e_cluster.wipe(quorum.namespace, pod, quorum.claim(pod))
         quorum.until_replaced(node_id, voters[node_id])
     assert _others(quorum.voters(), node_id) == _others(voters, node_id)
     assert quorum.uids("persistentvolumeclaims") == claims
@@ -33,8 +33,8 @@ def test_claim_deleted(case, role):
     voters, node_id = quorum.voters(), quorum.one(role)
     pod = quorum.pod(node_id)
     claim = quorum.claim(pod)
-    body = case.ground.api.one("persistentvolumeclaims", claim, quorum.namespace)
-    empty = case.ground.wiper(quorum.namespace, pod, claim)
+    body = case.e2e_cluster.api.one("persistentvolumeclaims", claim, quorum.namespace)
+    empty = case.e2e_cluster.wiper(quorum.namespace, pod, claim)
     with case.timed(quorum):
         both = (f"pvc/{claim}", f"pv/{body['spec']['volumeName']}")
         quorum.kubectl("delete", *both, "--wait=false")

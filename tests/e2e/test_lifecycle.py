@@ -28,7 +28,7 @@ def test_port_forward(case):
     trusted = ssl.create_default_context(cafile=case.follow(quorum))
     with case.timed(quorum) as seconds:
         for pod in sorted(quorum.uids("pods")):
-            forward = case.ground.forward(quorum.namespace, pod, names.API_PORT)
+            forward = case.e2e_cluster.forward(quorum.namespace, pod, names.API_PORT)
             try:
                 url = f"https://localhost:{forward.port()}/v1/node"
                 with urllib.request.urlopen(url, timeout=30, context=trusted) as answer:
@@ -72,7 +72,7 @@ def test_two_quorums(case):
     began = time.monotonic()
     for quorum, node_id in zip(quorums, broken, strict=True):
         pod = quorum.pod(node_id)
-        case.ground.wipe(quorum.namespace, pod, quorum.claim(pod))
+        case.e2e_cluster.wipe(quorum.namespace, pod, quorum.claim(pod))
     for quorum, node_id, voters in zip(quorums, broken, before, strict=True):
         quorum.until_replaced(node_id, voters[node_id])
     case.figures.seconds = round(time.monotonic() - began, 1)

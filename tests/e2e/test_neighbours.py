@@ -17,13 +17,13 @@ SETTLED_S = 60.0
 def addresses(case, namespace: str, prefix: str) -> list[str]:
     return [
         pod["status"]["podIP"]
-        for pod in case.ground.api.all("pods", namespace)
+        for pod in case.e2e_cluster.api.all("pods", namespace)
         if pod["metadata"]["name"].startswith(prefix)
     ]
 
 
 def uid_of(case, namespace: str, name: str) -> str | None:
-    body = case.ground.api.one("pods", name, namespace)
+    body = case.e2e_cluster.api.one("pods", name, namespace)
     return None if body is None else body["metadata"]["uid"]
 
 
@@ -43,8 +43,8 @@ def test_neighbour_pod(case):
     quorum.kubectl("apply", "-f", str(EXAMPLE))
     quorum.until_ready(3)
     elsewhere = case.quorum().namespace
-    neighbour = Neighbour(case.ground, quorum.namespace, "neighbour", app="web")
-    stranger = Neighbour(case.ground, elsewhere, "stranger", app="shop")
+    neighbour = Neighbour(case.e2e_cluster, quorum.namespace, "neighbour", app="web")
+    stranger = Neighbour(case.e2e_cluster, elsewhere, "stranger", app="shop")
     hosts = [*addresses(case, quorum.namespace, "demo-"), f"demo.{quorum.namespace}.svc"]
     api = {(host, API) for host in hosts}
     peer = {(host, PEER) for host in hosts[:-1]}
@@ -59,7 +59,7 @@ def test_neighbour_pod(case):
         if time.monotonic() > deadline:
             policies = quorum.kubectl("get", "networkpolicy", "-o", "name")
             assert "networkpolicy.networking.k8s.io/demo" in policies
-            case.ground.require_policies()
+            case.e2e_cluster.require_policies()
             pytest.fail("the neighbour reaches the quorum's ports in spite of its policy")
         time.sleep(0.5)
 
@@ -78,7 +78,7 @@ def test_neighbour_pod(case):
     assert reaches(neighbour, api | peer, set())
 
     # A listed client reaches the API, and the peers' port stays closed.
-    client = Neighbour(case.ground, quorum.namespace, "client", app="shop")
+    client = Neighbour(case.e2e_cluster, quorum.namespace, "client", app="shop")
     quorum.patch(networkPolicy={"clientsFrom": [{"podSelector": {"matchLabels": {"app": "shop"}}}]})
     assert reaches(client, api | peer, api)
     assert reaches(neighbour, api | peer, set())

@@ -21,7 +21,7 @@ def replacing(case):
     def begin(quorum):
         node_id = quorum.follower()
         old, pod = quorum.voters()[node_id], quorum.pod(node_id)
-        case.ground.wipe(quorum.namespace, pod, quorum.claim(pod))
+        case.e2e_cluster.wipe(quorum.namespace, pod, quorum.claim(pod))
         quorum.until("the new replica joins", lambda: quorum.events("JoinNode"))
         assert quorum.voters()[node_id] == old, "not replaced yet"
         return node_id, old
@@ -35,7 +35,7 @@ def test_operator_killed(case, replacing):
     with case.timed(quorum):
         node_id, old = replacing(quorum)
         for pod in case.release.pods():
-            case.ground.kill(case.release.NAMESPACE, pod)
+            case.e2e_cluster.kill(case.release.NAMESPACE, pod)
         quorum.until_replaced(node_id, old)
     assert len(quorum.voters()) == 3
 
@@ -46,7 +46,7 @@ def test_operator_upgraded(case, replacing):
     uids, before = quorum.uids("pods"), set(case.release.pods())
     with case.timed(quorum):
         node_id, old = replacing(quorum)
-        case.release.install(case.ground.tags.next)
+        case.release.install(case.e2e_cluster.tags.next)
         quorum.until_replaced(node_id, old)
     quorum.until("the old operator gone", lambda: not before & set(case.release.pods()))
     untouched = {pod: uid for pod, uid in uids.items() if pod != quorum.pod(node_id)}
@@ -61,6 +61,6 @@ def test_api_server_restarted(case, replacing):
     quorum = formed(case)
     with case.timed(quorum):
         node_id, old = replacing(quorum)
-        case.ground.restart_apiserver()
+        case.e2e_cluster.restart_apiserver()
         quorum.until_replaced(node_id, old)
     assert len(quorum.voters()) == 3

@@ -28,7 +28,7 @@ def test_container_killed(case, role):
     voters, pod = quorum.voters(), quorum.pod(quorum.one(role))
     epoch, uids, restarts = quorum.epoch(), quorum.uids("pods"), quorum.restarts(pod)
     with case.timed(quorum):
-        case.ground.kill(quorum.namespace, pod)
+        case.e2e_cluster.kill(quorum.namespace, pod)
         quorum.until_restarted(pod, restarts)
     assert quorum.voters() == voters
     assert quorum.uids("pods") == uids, "the kubelet started it again"

@@ -51,7 +51,7 @@ def test_rotation_and_strangers(case, tmp_path):
 
     # The network policy is out of the way: TLS and the access file refuse.
     quorum.patch(networkPolicy={"enabled": False})
-    neighbour = Neighbour(case.ground, quorum.namespace, "neighbour", app="web")
+    neighbour = Neighbour(case.e2e_cluster, quorum.namespace, "neighbour", app="web")
     hosts = [
         pod["status"]["podIP"]
         for pod in quorum.all("pods")

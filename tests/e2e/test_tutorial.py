@@ -23,7 +23,7 @@ def test_tutorial(case, tmp_path):
     """The tutorial, command by command"""
     assert len(commands()) >= 6
     config = tmp_path / "kubeconfig"
-    config.write_text(case.ground.kubeconfig.read_text())
+    config.write_text(case.e2e_cluster.kubeconfig.read_text())
     environment = {
         **os.environ,
         "KUBECONFIG": str(config),
@@ -43,9 +43,9 @@ def test_tutorial(case, tmp_path):
         )
     finally:
         place = ("--namespace", "tutorial", "--ignore-not-found")
-        if case.ground.api.one("namespaces", "tutorial") is not None:
-            case.ground.kubectl("delete", "krq", "demo", *place, "--timeout=60s")
-            case.ground.kubectl("delete", "namespace", "tutorial", "--wait=false")
+        if case.e2e_cluster.api.one("namespaces", "tutorial") is not None:
+            case.e2e_cluster.kubectl("delete", "krq", "demo", *place, "--timeout=60s")
+            case.e2e_cluster.kubectl("delete", "namespace", "tutorial", "--wait=false")
     case.figures.seconds = round(time.monotonic() - began, 1)
     case.figures.until = "its end"
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"

@@ -12,7 +12,7 @@ def test_uninstall_and_install(case):
         quorum.until("the operator's pod gone", lambda: not case.release.pods())
         assert quorum.body(), "the CRD and the resource stay"
         restarts = quorum.restarts(pod)
-        case.ground.kill(quorum.namespace, pod)
+        case.e2e_cluster.kill(quorum.namespace, pod)
         quorum.until("started again", lambda: quorum.restarts(pod) > restarts)
         case.release.install()
         quorum.until_ready(3)
@@ -21,7 +21,7 @@ def test_uninstall_and_install(case):
         assert quorum.uids("persistentvolumeclaims") == claims
         node_id = quorum.follower()
         pod = quorum.pod(node_id)
-        case.ground.wipe(quorum.namespace, pod, quorum.claim(pod))
+        case.e2e_cluster.wipe(quorum.namespace, pod, quorum.claim(pod))
         quorum.until_replaced(node_id, voters[node_id])
     assert quorum.status()["clusterId"] == cluster_id
 

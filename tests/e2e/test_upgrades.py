@@ -14,7 +14,7 @@ def rolled(quorum, image, before):
 def test_rolling_upgrade(case):
     """Rolling upgrade to a second image and back"""
     quorum = case.formed(3)
-    tags, voters = case.ground.tags, quorum.voters()
+    tags, voters = case.e2e_cluster.tags, quorum.voters()
     with case.timed(quorum) as seconds:
         for tag in (tags.next, tags.now):
             before, image = quorum.uids("pods"), tags.image("node", tag)
@@ -39,22 +39,22 @@ def test_drain(case):
     uid = quorum.uids("pods")[second]
     try:
         with case.timed(quorum) as seconds:
-            case.ground.kubectl(*drain(nodes[first]), "--timeout=100s")
+            case.e2e_cluster.kubectl(*drain(nodes[first]), "--timeout=100s")
             case.figures.measures["drained_s"] = round(seconds(), 1)
             said = ""
             try:
-                case.ground.kubectl(*drain(nodes[second]), "--timeout=20s")
+                case.e2e_cluster.kubectl(*drain(nodes[second]), "--timeout=20s")
             except CommandError as error:
                 said = str(error)
             assert "disruption budget" in said, said
             assert quorum.uids("pods")[second] == uid
             quorum.until_true("Available")
             for node in (nodes[first], nodes[second]):
-                case.ground.kubectl("uncordon", node)
+                case.e2e_cluster.kubectl("uncordon", node)
             quorum.until_ready(3)
     finally:
         for node in (nodes[first], nodes[second]):
-            case.ground.kubectl("uncordon", node)
+            case.e2e_cluster.kubectl("uncordon", node)
     case.figures.until = "both nodes taken back, full redundancy"
     assert quorum.voters() == voters
 

@@ -13,14 +13,14 @@ HUNG_S = 20
 
 
 def formed(case):
-    if case.ground.small_disks is None:
+    if case.e2e_cluster.small_disks is None:
         pytest.skip("needs volumes that can be broken: our own nodes have them")
-    return case.formed(3, storage={"size": SIZE, "className": case.ground.small_disks})
+    return case.formed(3, storage={"size": SIZE, "className": case.e2e_cluster.small_disks})
 
 
 def last_words(quorum, pod, code):
     """Message of the pod's container when it ended last, if that was with this exit code."""
-    body = quorum.ground.api.one("pods", pod, quorum.namespace)
+    body = quorum.e2e_cluster.api.one("pods", pod, quorum.namespace)
     for status in (body or {}).get("status", {}).get("containerStatuses", []):
         for state in (status["state"], status.get("lastState", {})):
             if "terminated" in state:
@@ -51,7 +51,7 @@ def test_volume_read_only(case):
     voters, node_id = quorum.voters(), quorum.leader()
     pod = quorum.pod(node_id)
     with case.timed(quorum) as seconds:
-        case.ground.break_volume(quorum.namespace, quorum.claim(pod), "read-only")
+        case.e2e_cluster.break_volume(quorum.namespace, quorum.claim(pod), "read-only")
         ended(quorum, pod, 10, "STORAGE_FAILED")
         case.figures.measures["told_s"] = round(seconds(), 1)
         quorum.until("an event", lambda: quorum.events("CrashLoopBackOff"))
@@ -66,11 +66,11 @@ def test_volume_full(case):
     pod = quorum.pod(node_id)
     claims = quorum.uids("persistentvolumeclaims")
     with case.timed(quorum) as seconds:
-        case.ground.break_volume(quorum.namespace, quorum.claim(pod), "full")
+        case.e2e_cluster.break_volume(quorum.namespace, quorum.claim(pod), "full")
         ended(quorum, pod, 16, "STORAGE_FULL")
         case.figures.measures["told_s"] = round(seconds(), 1)
         quorum.until("an event", lambda: quorum.events("CrashLoopBackOff"))
-        case.ground.fix_volume(quorum.namespace, quorum.claim(pod))
+        case.e2e_cluster.fix_volume(quorum.namespace, quorum.claim(pod))
         quorum.until_ready(3)
     assert quorum.voters() == voters, "a full disk is not replaced by one of the same size"
     assert quorum.uids("persistentvolumeclaims") == claims
@@ -83,14 +83,14 @@ def test_volume_hangs(case, role):
     voters, node_id = quorum.voters(), quorum.one(role)
     claim = quorum.claim(quorum.pod(node_id))
     with case.timed(quorum) as seconds:
-        case.ground.break_volume(quorum.namespace, claim, "hung")
+        case.e2e_cluster.break_volume(quorum.namespace, claim, "hung")
         try:
             quorum.until("another leader", lambda: quorum.leader() != node_id)
             quorum.until_true("Degraded")
             case.figures.measures[f"hang_told_{role}_s"] = round(seconds(), 1)
             time.sleep(max(0.0, HUNG_S - seconds()))
         finally:
-            case.ground.fix_volume(quorum.namespace, claim)
+            case.e2e_cluster.fix_volume(quorum.namespace, claim)
         quorum.until_ready(3)
     assert case.figures.stall_s < STALL_MAX_S
     assert quorum.voters() == voters, "a disk that answers again within the grace period is kept"

@@ -21,7 +21,12 @@ from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_devcluster.errors import CommandError
 from kraftquorum_operator import names
-from kraftquorum_operator.execute.issuing import LeafNames, Pair, issue_leaf, make_authority
+from kraftquorum_operator.execute.certificate_signing import (
+    LeafNames,
+    Pair,
+    issue_leaf,
+    make_authority,
+)
 from kraftquorum_operator.model.access_state import MOUNTED_S, OPERATOR, AccessState
 from raftnode.client import Credentials
 from raftnode.core.types import Endpoint

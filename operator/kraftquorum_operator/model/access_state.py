@@ -70,7 +70,7 @@ class AccessState:
             }
             own = entries.get(OPERATOR, {})
             named = OwnName(str(own["uri"]), int(own["since_s"])) if "uri" in own else None
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return cls()
         return cls(tokens, named)
 

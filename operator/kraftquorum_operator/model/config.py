@@ -51,7 +51,7 @@ SET_BY_OPERATOR: dict[str, str] = {
 }
 """Settings that a resource may not set, and why."""
 
-CHOICES: Mapping[str, tuple[str, ...]] = {"audit_log": ("stderr", "off")}
+CHOICES: Mapping[str, tuple[str, ...]] = {"audit_log": ("stderr", "disabled")}
 """Settings of which a resource may choose these values alone: a pod has no room for a file that
 grows without a limit."""
 

@@ -204,10 +204,13 @@ async def _certificates(
 
 
 def has_name(certificates: Certificates | None, uri: str | None) -> bool:
-    """Whether the operator's certificate has a name; None: nodes know it by none."""
+    """Whether nodes know the operator's certificate by a name; None: they know it by none.
+
+    A certificate with a further URI may be another subject's for a node.
+    """
     store = certificates.operator if certificates is not None else None
     leaf = store.leaf(OPERATOR) if store is not None else None
-    return leaf is not None and uri in leaf.uris
+    return leaf is not None and leaf.uris == {uri}
 
 
 def secure_nodes(

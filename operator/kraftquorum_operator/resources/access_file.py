@@ -58,7 +58,7 @@ def access_bodies(
         token = {TOKEN_KEY: facts.fresh_token.encode()}
         return [store_secret(owner, names.operator_token(owner.name), token, {})], ()
     own_name = _own_name(facts, cluster_id, is_mounted=is_mounted)
-    faults = tuple(_faults(access, facts))
+    faults = tuple(_faults(access, facts, own_name))
     if faults:
         return _with_itself(owner, facts.files, facts.operator, own_name), faults
     tokens = _tokens(access, facts, facts.operator)
@@ -97,8 +97,8 @@ def _own_name(facts: AccessFacts, cluster_id: str | None, *, is_mounted: bool) -
         return known
     uri = names.operator_identity(cluster_id)
     if known is not None and known.uri == uri:
-        return known
-    return OwnName(uri, facts.now_s if files is not None and is_mounted else 0)
+        return OwnName(uri, min(known.since_s, facts.now_s))
+    return OwnName(uri, facts.now_s if is_mounted else 0)
 
 
 def _with_itself(
@@ -114,14 +114,16 @@ def _with_itself(
     try:
         document = cast("Entry", json.loads(files.document))
         own = next(each for each in document["subjects"] if each["name"] == OPERATOR)
-    except (ValueError, TypeError, KeyError, StopIteration):
+        has_token = operator.text in own.get("token_hashes", ())
+        known_by = own.get("certificate_uri_names", [])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, StopIteration):
         return []
     state = AccessState.parse(files.state)
-    if operator.text in own["token_hashes"] and own_name == state.own_name:
+    uris = [own_name.uri] if own_name is not None else known_by
+    if has_token and known_by == uris and own_name == state.own_name:
         return []
     own["token_hashes"] = [operator.text]
-    if own_name is not None:
-        own["certificate_uri_names"] = [own_name.uri]
+    own["certificate_uri_names"] = uris
     tokens = {**state.tokens, OPERATOR: Tokens(operator.text, {})}
     return [_secret(owner, document, AccessState(tokens, own_name), files.keys)]
 
@@ -168,9 +170,13 @@ def _subject(client: AccessClient, tokens: Tokens | None) -> Entry:
 # --- faults ----------------------------------------------------------------------------------
 
 
-def _faults(access: QuorumAccess, facts: AccessFacts) -> Iterator[AccessFault]:
+def _faults(
+    access: QuorumAccess, facts: AccessFacts, own_name: OwnName | None
+) -> Iterator[AccessFault]:
     """What keeps an entry from being used, with the path of its field."""
     owners: dict[tuple[str, str], str] = {}
+    if own_name is not None:
+        owners["URI", own_name.uri] = "the operator's own certificate"
     if facts.operator is not None:
         owners["token", facts.operator.text] = "the operator's own token"
     for number, client in enumerate(access.clients):

@@ -151,14 +151,19 @@ def _wrong_records() -> tuple[tuple[str, bytes, str], ...]:
         ("no value", _of(Record(None, None)), "record 1 has no value"),
         ("headers", _of(Record(None, b"v", (("name", b"value"),))), "record 1 has headers"),
         (
+            "a hundred thousand headers",
+            _second(*plain, varint(100_000), b"\0\1" * 100_000),
+            "record 1 has headers",
+        ),
+        (
             "a header without a name",
             _second(*plain, varint(1), _NONE, varint(0)),
-            "header without a name",
+            "record 1 has headers",
         ),
         (
             "a header that is not UTF-8",
             _second(*plain, varint(1), varint(1), b"\xff", _NONE),
-            "not UTF-8",
+            "record 1 has headers",
         ),
         ("more headers than bytes", _second(*plain, varint(50)), "50 headers"),
         ("a negative number of headers", _second(*plain, varint(-1)), "-1 headers"),

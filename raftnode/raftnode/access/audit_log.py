@@ -24,7 +24,7 @@ from raftnode.log_limit import LineBudget
 _log = structlog.get_logger(__name__)
 
 STDERR = "stderr"
-OFF = "off"
+DISABLED = "disabled"
 
 QUEUE_LINES = 1024
 """How many lines wait for the file at most, with the places of changes that have begun."""
@@ -93,7 +93,7 @@ class AuditLog:
             reason = error.strerror or type(error).__name__
             raise ConfigurationError(
                 f"audit_log: {path} cannot be opened: {reason}; give a file that the node may "
-                f"write, or {STDERR} or {OFF}"
+                f"write, or {STDERR} or {DISABLED}"
             ) from None
 
     @property
@@ -186,7 +186,7 @@ def open_audit_log(setting: str | None, *, by_default: bool) -> AuditLog | None:
     Raises:
         ConfigurationError: the file cannot be opened.
     """
-    if setting == OFF or (setting is None and not by_default):
+    if setting == DISABLED or (setting is None and not by_default):
         return None
     return AuditLog(None if setting in {None, STDERR} else Path(str(setting)))
 

@@ -62,7 +62,7 @@ Options = Mapping[str, OptionSpec]
 """By spelling, as `--replica-id` or `-i`."""
 
 
-class KafkaSpelling(TyperGroup):
+class KafkaSyntax(TyperGroup):
     """A group of commands that takes those spellings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -192,4 +192,4 @@ def _refuse_two_values(
 
 def kafka_group(text: str) -> typer.Typer:
     """A group of commands that takes these spellings."""
-    return typer.Typer(cls=KafkaSpelling, no_args_is_help=True, help=text)
+    return typer.Typer(cls=KafkaSyntax, no_args_is_help=True, help=text)

@@ -340,7 +340,23 @@ def iter_batch(header: BatchHeader, data: bytes) -> Iterator[LogRecord]:
         raise reader.error(f"{reader.end - reader.position} bytes after the last record")
 
 
-def _read_record(header: BatchHeader, reader: Reader, delta: int) -> LogRecord:
+class RecordHead(NamedTuple):
+    """A record without its headers."""
+
+    end: int
+    """Where the record ends."""
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    header_count: int
+
+
+def read_record_head(header: BatchHeader, reader: Reader, delta: int) -> RecordHead:
+    """Read the next record up to its headers, of which each takes two bytes or more.
+
+    Raises:
+        DecodeError: it is not well formed.
+    """
     length = reader.varint()
     end = reader.position + length
     if length < 0 or end > reader.end:
@@ -357,16 +373,21 @@ def _read_record(header: BatchHeader, reader: Reader, delta: int) -> LogRecord:
     count = reader.varint()
     if count < 0 or count > end - reader.position:
         raise reader.error(f"{count} headers")
-    headers = tuple(_read_record_header(reader) for _ in range(count)) if count else ()
-    if reader.position != end:
-        raise reader.error(f"record ends here, expected at byte {end}")
-    control = decode_control_record(key, value) if header.is_control else None
+    return RecordHead(end, timestamp_ms, key, value, count)
+
+
+def _read_record(header: BatchHeader, reader: Reader, delta: int) -> LogRecord:
+    head = read_record_head(header, reader, delta)
+    headers = tuple(_read_record_header(reader) for _ in range(head.header_count))
+    if reader.position != head.end:
+        raise reader.error(f"record ends here, expected at byte {head.end}")
+    control = decode_control_record(head.key, head.value) if header.is_control else None
     return LogRecord(
         Offset(header.base_offset + delta),
         header.epoch,
-        timestamp_ms,
-        key,
-        value,
+        head.timestamp_ms,
+        head.key,
+        head.value,
         headers,
         control,
         header.is_control,

@@ -17,10 +17,10 @@ from raftnode.logformat.batch import (
     BatchHeader,
     check_crc,
     encode_records,
-    iter_records,
     read_header,
+    read_record_head,
 )
-from raftnode.logformat.encoding import varint
+from raftnode.logformat.encoding import Reader, varint
 
 RECORD_BYTES_MAX = 16
 """What the encoding adds to a value, at most."""
@@ -142,7 +142,7 @@ def read_finished_batch(data: bytes, records_max: int) -> FinishedBatch:
     check_crc(header, data)
     sizes = keyless_sizes(header, data)
     if sizes is None:
-        raise DecodeError(_fault(data))
+        raise DecodeError(_fault(header, data))
     batch = FinishedBatch(data, header.record_count, sizes)
     if place_finished_batch(batch, header.base_timestamp_ms) != data:
         raise DecodeError(
@@ -157,17 +157,25 @@ def place_finished_batch(batch: FinishedBatch, timestamp_ms: int) -> bytes:
     return encode_records(memoryview(batch.data)[HEADER_BYTES:], batch.record_count, timestamp_ms)
 
 
-def _fault(data: bytes) -> str:
+def _fault(header: BatchHeader, data: bytes) -> str:
     """Say why `keyless_sizes` finds no sizes.
+
+    Headers are not decoded: a record may have millions.
 
     Raises:
         DecodeError: a record is not well formed, with the position.
     """
-    for number, record in enumerate(iter_records(data)):
-        if record.key is not None:
+    reader = Reader(data, HEADER_BYTES, len(data), "record")
+    for number in range(header.record_count):
+        head = read_record_head(header, reader, number)
+        if head.key is not None:
             return f"record {number} has a key; expected records without keys"
-        if record.value is None:
+        if head.value is None:
             return f"record {number} has no value"
-        if record.headers:
+        if head.header_count:
             return f"record {number} has headers; expected none"
+        if reader.position != head.end:
+            raise reader.error(f"record ends here, expected at byte {head.end}")
+    if reader.position != reader.end:
+        raise reader.error(f"{reader.end - reader.position} bytes after the last record")
     return "a record has a time of its own, or a number that is not encoded as shortly as possible"

@@ -108,8 +108,8 @@ class NodeSettings(BaseModel):
         min_length=1,
         max_length=4096,
         description="Where the node writes a JSON line for each change of the quorum or of itself, "
-        "and for refused requests and peers: `stderr`, `off`, or a path, to which it appends, also "
-        "after a rotation. None: `stderr` with `access_file`, `api_tls` or `peer_tls`, else `off`.",
+        "and for refused requests and peers: `stderr`, `disabled`, or a path, to which it appends, "
+        "also after a rotation. None: `stderr` with `access_file` or TLS, else `disabled`.",
     )
     bootstrap_servers: EndpointsSetting = Field(
         default=(),

@@ -212,7 +212,7 @@ def decode_hello(data: bytes) -> Hello | Refusal:
             epoch=Epoch(message.start_epoch),
         )
         return Hello(identity, _key(message.wants), *message.versions)
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise DecodeError(f"not a hello: {error}") from error
 
 

@@ -4,7 +4,7 @@ import sys
 
 from kraftquorum_devcluster.errors import DevClusterError
 
-from .ground import choose
+from .cluster import choose
 
 if __name__ == "__main__":
     try:

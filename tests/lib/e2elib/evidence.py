@@ -7,13 +7,13 @@ from pathlib import Path
 
 from kraftquorum_devcluster.errors import DevClusterError
 
-from .ground import Ground
+from .cluster import E2eCluster
 
 _KINDS = "kraftquorums,statefulsets,pods,persistentvolumeclaims,poddisruptionbudgets,configmaps"
 _SHOWN = 12
 
 
-def keep(ground: Ground, namespaces: Iterable[str], folder: Path) -> str:
+def keep(e2e_cluster: E2eCluster, namespaces: Iterable[str], folder: Path) -> str:
     """Write everything that explains a failure into a folder; returns the short of it.
 
     What cannot be had is left out with a line that says why: the cluster itself may be broken.
@@ -22,18 +22,18 @@ def keep(ground: Ground, namespaces: Iterable[str], folder: Path) -> str:
     folder.mkdir(parents=True)
     short: list[str] = []
     for namespace in namespaces:
-        short += _keep_namespace(ground, namespace, folder / namespace)
-    for source in ground.logs():
+        short += _keep_namespace(e2e_cluster, namespace, folder / namespace)
+    for source in e2e_cluster.logs():
         shutil.copytree(source, folder / "cluster", dirs_exist_ok=True)
     return "\n".join(short)
 
 
-def _keep_namespace(ground: Ground, namespace: str, folder: Path) -> list[str]:
+def _keep_namespace(e2e_cluster: E2eCluster, namespace: str, folder: Path) -> list[str]:
     folder.mkdir()
 
     def ask(*arguments: str) -> str:
         try:
-            return ground.kubectl("--namespace", namespace, *arguments, timeout_s=30)
+            return e2e_cluster.kubectl("--namespace", namespace, *arguments, timeout_s=30)
         except (DevClusterError, OSError, ValueError) as error:
             return f"kubectl {' '.join(arguments)}: {error}\n"
 
@@ -43,7 +43,7 @@ def _keep_namespace(ground: Ground, namespace: str, folder: Path) -> list[str]:
     (folder / "events.txt").write_text(events, encoding="utf-8")
     pods: list[str] = []
     with suppress(DevClusterError, OSError, ValueError):
-        pods = [str(one["metadata"]["name"]) for one in ground.api.all("pods", namespace)]
+        pods = [str(one["metadata"]["name"]) for one in e2e_cluster.api.all("pods", namespace)]
     ends: list[str] = []
     for pod in pods:
         text = ask("logs", pod, "--all-containers", "--timestamps")

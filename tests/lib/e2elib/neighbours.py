@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 from .api import Json
-from .ground import Ground
+from .cluster import E2eCluster
 
 _CONNECT = """
 import asyncio, json, sys
@@ -65,18 +65,18 @@ class Neighbour:
         name: Of the pod.
     """
 
-    def __init__(self, ground: Ground, namespace: str, name: str, **labels: str) -> None:
+    def __init__(self, e2e_cluster: E2eCluster, namespace: str, name: str, **labels: str) -> None:
         """Start it, and wait until it runs.
 
         Raises:
             CommandError: It did not become ready.
         """
-        self._ground, self._place, self.name = ground, ("--namespace", namespace), name
-        image = ground.tags.image("node", ground.tags.now)
-        ground.kubectl(
+        self._e2e_cluster, self._place, self.name = e2e_cluster, ("--namespace", namespace), name
+        image = e2e_cluster.tags.image("node", e2e_cluster.tags.now)
+        e2e_cluster.kubectl(
             *self._place, "apply", "-f", "-", stdin=json.dumps(_body(name, image, labels))
         )
-        ground.kubectl(
+        e2e_cluster.kubectl(
             *self._place, "wait", "--for=condition=Ready", f"pod/{name}", "--timeout=90s"
         )
 
@@ -102,7 +102,7 @@ class Neighbour:
 
     def _run(self, program: str, argument: str) -> str:
         command = ("exec", self.name, "--", "python3", "-c", program, argument)
-        return self._ground.kubectl(*self._place, *command)
+        return self._e2e_cluster.kubectl(*self._place, *command)
 
 
 def _body(name: str, image: str, labels: dict[str, str]) -> Json:

@@ -16,7 +16,7 @@ from kraftquorum_operator import names
 from raftnode.core.types import Endpoint
 
 from .api import Json
-from .ground import Ground
+from .cluster import E2eCluster
 
 READY_S = 180.0
 """Deadline of what should take seconds: a busy machine is no reason to fail."""
@@ -39,8 +39,8 @@ class Quorum:
         name: Of the resource.
     """
 
-    def __init__(self, ground: Ground, namespace: str, name: str = "demo") -> None:
-        self.ground, self.namespace, self.name = ground, namespace, name
+    def __init__(self, e2e_cluster: E2eCluster, namespace: str, name: str = "demo") -> None:
+        self.e2e_cluster, self.namespace, self.name = e2e_cluster, namespace, name
 
     # -- objects -----------------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ class Quorum:
         Raises:
             CommandError: It ended with an error.
         """
-        return self.ground.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
+        return self.e2e_cluster.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
 
     def apply(self, **spec: Any) -> None:
         """Apply the resource; what is not said keeps its default, as for any user.
@@ -64,7 +64,7 @@ class Quorum:
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": self.name},
-            "spec": {"networkPolicy": {"clientsFrom": self.ground.clients()}, **spec},
+            "spec": {"networkPolicy": {"clientsFrom": self.e2e_cluster.clients()}, **spec},
         }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(body))
 
@@ -75,7 +75,7 @@ class Quorum:
 
     def body(self) -> Json:
         """The resource; empty if there is none."""
-        return self.ground.api.one("kraftquorums", self.name, self.namespace) or {}
+        return self.e2e_cluster.api.one("kraftquorums", self.name, self.namespace) or {}
 
     def has_tls(self) -> bool:
         """Whether its nodes speak TLS, as they do unless the resource says otherwise."""
@@ -84,7 +84,7 @@ class Quorum:
 
     def client_ca(self) -> bytes | None:
         """The CAs that its clients trust; None: the operator has not made them yet."""
-        found = self.ground.api.one("configmaps", names.client_ca(self.name), self.namespace)
+        found = self.e2e_cluster.api.one("configmaps", names.client_ca(self.name), self.namespace)
         return None if found is None else found["data"]["ca.crt"].encode()
 
     def status(self) -> Json:
@@ -100,7 +100,7 @@ class Quorum:
 
     def all(self, kind: str) -> list[Json]:
         """Objects of the namespace."""
-        return self.ground.api.all(kind, self.namespace)
+        return self.e2e_cluster.api.all(kind, self.namespace)
 
     def uids(self, kind: str) -> dict[str, str]:
         """UIDs of the quorum's pods or claims by their names."""
@@ -264,7 +264,7 @@ class Quorum:
 
     def restarts(self, pod: str) -> int:
         """How often the pod's container was started again."""
-        body = self.ground.api.one("pods", pod, self.namespace) or {"status": {}}
+        body = self.e2e_cluster.api.one("pods", pod, self.namespace) or {"status": {}}
         statuses: list[Json] = body["status"].get("containerStatuses") or []
         return sum(int(one["restartCount"]) for one in statuses)
 

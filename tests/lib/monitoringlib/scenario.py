@@ -21,7 +21,7 @@ from kraftquorum_demo.demo_state import DemoState
 from kraftquorum_demo.environment import NAMESPACE, Environment, Places, locked
 from kraftquorum_demo.history import Fault
 from kraftquorum_demo.plan import Plan
-from kraftquorum_demo.steps import Play
+from kraftquorum_demo.steps import DemoSteps
 from kraftquorum_demo.task_groups import run_with_background
 from kraftquorum_demo.view import PlainView
 from kraftquorum_demo.watcher import Watcher
@@ -63,7 +63,7 @@ Judge = Callable[[Prometheus, Course], Awaitable[None]]
 
 
 def run(out: Path, judge: Judge, console: Console) -> None:
-    """Play it, and let the judge ask Prometheus before all ends.
+    """DemoSteps it, and let the judge ask Prometheus before all ends.
 
     Args:
         out: folder for everything that it leaves.
@@ -119,7 +119,7 @@ async def _watched(
         writing = await stack.enter_async_context(environment.client(APP))
         watcher = Watcher(watching, api, environment.resource_path, state, clock, view.say)
         writers = Writers(writing, state.record, PLAN, clock)
-        play = Play(
+        demo_steps = DemoSteps(
             environment=environment,
             plan=PLAN,
             state=state,
@@ -131,7 +131,7 @@ async def _watched(
 
         async def script() -> None:
             try:
-                await play.run()
+                await demo_steps.run()
             finally:
                 offset_s = time.time() - clock()
                 _note(course, state, offset_s)
@@ -148,8 +148,8 @@ async def _watched(
 
 def _note(course: Course, state: DemoState, offset_s: float) -> None:
     course.ended_s = time.time()
-    for act in state.history.acts:
-        end_s = act.span.until_s if act.span.until_s is not None else act.span.from_s
-        course.steps.append((act.title, act.span.from_s + offset_s, end_s + offset_s))
+    for step in state.history.steps:
+        end_s = step.span.until_s if step.span.until_s is not None else step.span.from_s
+        course.steps.append((step.title, step.span.from_s + offset_s, end_s + offset_s))
     faults: list[Fault] = state.history.faults
     course.faults = [(fault.title, fault.at_s + offset_s) for fault in faults]

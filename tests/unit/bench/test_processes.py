@@ -66,7 +66,7 @@ async def test_waiting_ends_at_once_when_a_server_has_ended(tmp_path):
     with Children(tmp_path) as children:
         children.start("server", [sys.executable, "-c", "raise SystemExit(3)"]).wait()
         began = time.monotonic()
-        with pytest.raises(ToolError, match="exit code 3"):
+        with pytest.raises(ToolError, match="exited with code 3"):
             await children.eventually(look, 8, "a leader")
         assert time.monotonic() - began < 6
 
@@ -93,7 +93,7 @@ async def test_a_tool_gives_what_it_printed(tmp_path):
 
 async def test_a_tool_that_fails_is_named_with_its_words(tmp_path):
     command = [sys.executable, "-c", "import sys; sys.exit('no endpoint')"]
-    with pytest.raises(ToolError, match="exit code 1: no endpoint"):
+    with pytest.raises(ToolError, match="exited with code 1: no endpoint"):
         await run_tool(command, timeout_s=60, cwd=tmp_path)
 
 

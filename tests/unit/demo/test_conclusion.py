@@ -11,7 +11,7 @@ from kraftquorum_demo.access_check import Findings
 from kraftquorum_demo.conclusion import Conclusion, Proof
 from kraftquorum_demo.demo_state import DemoState
 from kraftquorum_demo.environment import Environment, Places
-from kraftquorum_demo.history import Act, Hang, Seat, Span
+from kraftquorum_demo.history import Hang, ReplicaId, Span, StepSpan
 from kraftquorum_demo.readback import ReadBack
 from kraftquorum_demo.record import Record as Account
 from kraftquorum_demo.sample_answers import A, B, C, quorum
@@ -59,7 +59,7 @@ def conclusion(tmp_path) -> Conclusion:
     places.logs.mkdir()
     environment = Environment(places, name="demo", wanted=3)
     state = DemoState()
-    state.history.acts.append(Act("Write", Span(1.0, 9.0)))
+    state.history.steps.append(StepSpan("Write", Span(1.0, 9.0)))
     state.history.observe(quorum(A, [A, B, C]), 1.0)
     write = state.record.begin("w0", None, b"v0", 1.0)
     state.record.acknowledge(write, 0, 2.0)
@@ -94,7 +94,7 @@ def test_the_stall_of_a_hung_disk_has_a_figure_of_its_own(conclusion, tmp_path):
         record.acknowledge(record.begin("w0", None, b"%d" % number, 1.0), number, at_s)
     record.close(8.0)
     conclusion.environment.seconds["hung_disk_stall"] = 3.0
-    hang = Hang(Seat(0, "AAAAAAAAAAAAAAAAAAAAAQ"), 2.1, 5.2, 0.5, same_process=True)
+    hang = Hang(ReplicaId(0, "AAAAAAAAAAAAAAAAAAAAAQ"), 2.1, 5.2, 0.5, same_process=True)
     found = dataclasses.replace(proof(acknowledged=6), hang=hang)
     assert conclusion.conclude(found, held=False) == 0
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
@@ -129,9 +129,7 @@ def test_one_broken_promise_ends_with_1(conclusion, tmp_path, figure):
     ],
 )
 def test_a_node_that_is_open_to_strangers_ends_with_1(conclusion, tmp_path, figure, change):
-    found = dataclasses.replace(
-        proof(acknowledged=2), strangers=dataclasses.replace(SAFE, **change)
-    )
+    found = dataclasses.replace(proof(acknowledged=2), access=dataclasses.replace(SAFE, **change))
     assert conclusion.conclude(found, held=False) == 1
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert (report["ok"], report["security"][figure]) == (False, False)

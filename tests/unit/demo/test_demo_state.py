@@ -1,7 +1,7 @@
 """The rows that the table shows."""
 
 from kraftquorum_demo.demo_state import DemoState, Figures, Row, rows
-from kraftquorum_demo.history import Seat
+from kraftquorum_demo.history import ReplicaId
 from kraftquorum_demo.record import Record
 from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 
@@ -9,10 +9,10 @@ from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 def test_rows_are_voters_then_observers_with_what_is_wrong():
     found = rows(quorum(B, [A, B, C], observers=[(C2, 0)], lagging=[A], committed=[A, B]))
     assert found == [
-        Row(Seat.of(A), "voter", 7, "not caught up"),
-        Row(Seat.of(B), "leader", 0, ""),
-        Row(Seat.of(C), "voter", 0, "not committed yet"),
-        Row(Seat.of(C2), "observer", 3, "catching up"),
+        Row(ReplicaId.of(A), "voter", 7, "not caught up"),
+        Row(ReplicaId.of(B), "leader", 0, ""),
+        Row(ReplicaId.of(C), "voter", 0, "not committed yet"),
+        Row(ReplicaId.of(C2), "observer", 3, "catching up"),
     ]
     assert rows(None) == []
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from kraftquorum_demo.history import Fault, Seat
+from kraftquorum_demo.history import Fault, ReplicaId
 from kraftquorum_demo.kept_files import keep_data, keep_events, keep_writes, tail
 from kraftquorum_demo.record import Record
 
@@ -45,7 +45,7 @@ def test_what_was_done_is_kept_with_its_time_of_day(tmp_path):
     path = tmp_path / "events.json"
     keep_events(
         [
-            Fault(1.5, "disk wiped", violent=True, lost=Seat(2, "uuid")),
+            Fault(1.5, "disk wiped", violent=True, lost=ReplicaId(2, "uuid")),
             Fault(2.0, "scale", violent=False),
         ],
         path,

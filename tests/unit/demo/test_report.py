@@ -2,7 +2,7 @@
 
 import json
 
-from kraftquorum_demo.history import Act, Fault, Hang, History, Seat, Span
+from kraftquorum_demo.history import Fault, Hang, History, ReplicaId, Span, StepSpan
 from kraftquorum_demo.log_comparison import Agreement
 from kraftquorum_demo.record import Stall
 from kraftquorum_demo.report import (
@@ -80,7 +80,7 @@ def test_a_disk_that_hangs_has_a_limit_for_its_stall_and_figures_of_its_own():
     assert targets({"hung_disk_stall": 10.0}) == [
         {"figure": "hung_disk_stall", "seconds": 10.0, "limit_s": 10.0, "met": False}
     ]
-    hang = Hang(Seat(1, "AAAAAAAAAAAAAAAAAAAAAQ"), 20.0, 28.0, 0.5, same_process=True)
+    hang = Hang(ReplicaId(1, "AAAAAAAAAAAAAAAAAAAAAQ"), 20.0, 28.0, 0.5, same_process=True)
     assert hang_figures(hang, Stall(20.25, 23.5)) == {
         "node_id": 1,
         "directory_id": "AAAAAAAAAAAAAAAAAAAAAQ",
@@ -94,7 +94,7 @@ def test_a_disk_that_hangs_has_a_limit_for_its_stall_and_figures_of_its_own():
 
 def test_the_report_is_json_and_has_the_promised_figures_on_top():
     history = History(
-        acts=[Act("Write", Span(1.0, 2.0))], faults=[Fault(1.5, "disk wiped", violent=True)]
+        steps=[StepSpan("Write", Span(1.0, 2.0))], faults=[Fault(1.5, "disk wiped", violent=True)]
     )
     report = make_report(
         ok=True,

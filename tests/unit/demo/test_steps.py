@@ -13,7 +13,7 @@ from kraftquorum_demo.errors import DeadlineError, StepFailedError
 from kraftquorum_demo.plan import SHORT
 from kraftquorum_demo.readback import ReadBack
 from kraftquorum_demo.sample_answers import A, B, C, quorum, replica
-from kraftquorum_demo.steps import Play, Step
+from kraftquorum_demo.steps import DemoSteps, Step
 from kraftquorum_demo.watcher import Watcher
 from proofkit.faultynode import NodeFaults
 from raftnode.api.model import QuorumInfo
@@ -56,15 +56,15 @@ class Client:
 
 
 @pytest.fixture
-def play(tmp_path) -> Play:
+def demo_steps(tmp_path) -> DemoSteps:
     environment = Environment(Places(tmp_path, tmp_path, tmp_path), name="demo", wanted=3)
     state = DemoState()
     watcher = Watcher(Client([]), None, "/krq", state, time.monotonic, lambda _: None)
-    return Play(environment, SHORT, state, Lines(), watcher, None, time.monotonic)
+    return DemoSteps(environment, SHORT, state, Lines(), watcher, None, time.monotonic)
 
 
-def test_the_script_is_the_promised_one(play):
-    assert [step.title for step in play.script()] == [
+def test_the_script_is_the_promised_one(demo_steps):
+    assert [step.title for step in demo_steps.script()] == [
         "Apply the quorum",
         "Write",
         "Scale 3 → 5",
@@ -76,7 +76,7 @@ def test_the_script_is_the_promised_one(play):
     ]
 
 
-async def test_a_failing_step_is_named_and_ends_the_script(play, monkeypatch):
+async def test_a_failing_step_is_named_and_ends_the_script(demo_steps, monkeypatch):
     ran: list[str] = []
 
     async def fine() -> None:
@@ -86,44 +86,47 @@ async def test_a_failing_step_is_named_and_ends_the_script(play, monkeypatch):
         raise DeadlineError("a miracle", 5, "nothing")
 
     script = (Step("One", "why", fine), Step("Two", "why", late), Step("Three", "why", fine))
-    monkeypatch.setattr(Play, "script", lambda _: script)
+    monkeypatch.setattr(DemoSteps, "script", lambda _: script)
     with pytest.raises(StepFailedError, match="step “Two” failed: not within 5 s: a miracle"):
-        await play.run()
+        await demo_steps.run()
     assert ran == ["fine"]
-    assert play.view.steps == ["1 One", "2 Two"]
-    assert [act.span.until_s is not None for act in play.state.history.acts] == [True, True]
+    assert demo_steps.view.steps == ["1 One", "2 Two"]
+    assert [step.span.until_s is not None for step in demo_steps.state.history.steps] == [
+        True,
+        True,
+    ]
 
 
-async def test_the_leader_is_killed_once_a_removal_is_in_its_log(play, monkeypatch):
+async def test_the_leader_is_killed_once_a_removal_is_in_its_log(demo_steps, monkeypatch):
     killed: list[int] = []
     monkeypatch.setattr(steps, "kill", killed.append)
     five = [A, B, C, D, E]
-    play.watcher.client = Client(
+    demo_steps.watcher.client = Client(
         [quorum(A, five), UnavailableError("moved", {}), quorum(B, five[:4], committed=five)]
     )
-    await play._kill_amid_removal(5, {node: 100 + node for node in range(5)})
+    await demo_steps._kill_amid_removal(5, {node: 100 + node for node in range(5)})
     assert killed == [101]
-    assert play.leader_kill["removal_committed"] is False
-    assert play.state.history.faults[0].violent
-    assert "appended, not yet committed" in play.view.said[0]
+    assert demo_steps.leader_kill["removal_committed"] is False
+    assert demo_steps.state.history.faults[0].violent
+    assert "appended, not yet committed" in demo_steps.view.said[0]
 
 
-async def test_a_removal_that_never_comes_is_a_deadline(play, monkeypatch):
+async def test_a_removal_that_never_comes_is_a_deadline(demo_steps, monkeypatch):
     monkeypatch.setattr(steps, "kill", lambda _: pytest.fail("killed too early"))
-    play.plan = dataclasses.replace(SHORT, fault_s=0.05)
-    play.watcher.client = Client([quorum(A, [A, B, C, D, E])])
+    demo_steps.plan = dataclasses.replace(SHORT, fault_s=0.05)
+    demo_steps.watcher.client = Client([quorum(A, [A, B, C, D, E])])
     with pytest.raises(DeadlineError, match="a removal in the leader's log"):
-        await play._kill_amid_removal(5, dict.fromkeys(range(5), 1))
+        await demo_steps._kill_amid_removal(5, dict.fromkeys(range(5), 1))
 
 
-async def hung(play) -> None:
+async def hung(demo_steps) -> None:
     """Wait until the demo lets the leader's flushes hang."""
-    while play.environment.disk_faults(0).path.read_text() != "sync hang\n":  # noqa: ASYNC110 - a file
+    while demo_steps.environment.disk_faults(0).path.read_text() != "sync hang\n":  # noqa: ASYNC110 - a file
         await asyncio.sleep(0.01)
 
 
 @pytest.fixture
-def faults(play, tmp_path, monkeypatch) -> NodeFaults:
+def faults(demo_steps, tmp_path, monkeypatch) -> NodeFaults:
     """Of the leader's disk, with a process that lives through it."""
 
     async def settled(*_: object) -> None:
@@ -133,76 +136,80 @@ def faults(play, tmp_path, monkeypatch) -> NodeFaults:
     found.heal()
     monkeypatch.setattr(Environment, "disk_faults", lambda _self, _node_id: found)
     monkeypatch.setattr(Environment, "pid", lambda _self, node_id: 100 + node_id)
-    monkeypatch.setattr(Play, "_settle", settled)
-    play.plan = dataclasses.replace(SHORT, fault_s=30, hang_s=0.05, linger_s=0.0)
-    play.state.quorum = quorum(A, [A, B, C])
+    monkeypatch.setattr(DemoSteps, "_settle", settled)
+    demo_steps.plan = dataclasses.replace(SHORT, fault_s=30, hang_s=0.05, linger_s=0.0)
+    demo_steps.state.quorum = quorum(A, [A, B, C])
     return found
 
 
-async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(play, faults):
-    record = play.state.record
-    begun = [record.begin("w0", None, b"%d" % number, play.clock()) for number in range(100)]
+async def test_the_leader_s_disk_hangs_until_writes_have_gone_on_without_it(demo_steps, faults):
+    record = demo_steps.state.record
+    begun = [record.begin("w0", None, b"%d" % number, demo_steps.clock()) for number in range(100)]
 
     async def others() -> None:
-        await hung(play)
+        await hung(demo_steps)
         # What was under way at the leader does not count: no other node leads yet.
         for write in begun[:50]:
-            record.acknowledge(write, write.number, play.clock())
-        play.watcher._tell()
+            record.acknowledge(write, write.number, demo_steps.clock())
+        demo_steps.watcher._tell()
         await asyncio.sleep(0.3)
         assert faults.path.read_text() == "sync hang\n"
-        play.state.quorum = quorum(B, [A, B, C], epoch=2)
-        play.watcher._tell()
+        demo_steps.state.quorum = quorum(B, [A, B, C], epoch=2)
+        demo_steps.watcher._tell()
         await asyncio.sleep(0.05)
         assert faults.path.read_text() == "sync hang\n"
         for write in begun[50:]:
-            record.acknowledge(write, write.number, play.clock())
-        play.watcher._tell()
+            record.acknowledge(write, write.number, demo_steps.clock())
+        demo_steps.watcher._tell()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(others())
-        await play._hang_disk()
+        await demo_steps._hang_disk()
     assert faults.path.read_text() == ""
-    assert play.hang.seat.node_id == A.node_id
-    assert play.hang.same_process
-    assert 0.3 <= play.seconds["hung_disk_stall"] < play.hang.until_s - play.hang.from_s
-    assert [(fault.violent, fault.lost) for fault in play.state.history.faults] == [
+    assert demo_steps.hang.replica_id.node_id == A.node_id
+    assert demo_steps.hang.same_process
+    assert (
+        0.3
+        <= demo_steps.seconds["hung_disk_stall"]
+        < demo_steps.hang.until_s - demo_steps.hang.from_s
+    )
+    assert [(fault.violent, fault.lost) for fault in demo_steps.state.history.faults] == [
         (True, None),
         (False, None),
     ]
 
 
-async def test_a_disk_answers_again_though_the_step_failed(play, faults):
-    play.plan = dataclasses.replace(play.plan, fault_s=0.2)
+async def test_a_disk_answers_again_though_the_step_failed(demo_steps, faults):
+    demo_steps.plan = dataclasses.replace(demo_steps.plan, fault_s=0.2)
     with pytest.raises(DeadlineError, match=r"another leader than 0 .*, whose disk hangs"):
-        await play._hang_disk()
+        await demo_steps._hang_disk()
     assert faults.path.read_text() == ""
 
 
-async def test_a_leader_that_acknowledges_nothing_is_no_end_of_the_stall(play, faults):
-    play.plan = dataclasses.replace(play.plan, fault_s=0.2)
+async def test_a_leader_that_acknowledges_nothing_is_no_end_of_the_stall(demo_steps, faults):
+    demo_steps.plan = dataclasses.replace(demo_steps.plan, fault_s=0.2)
 
     async def other() -> None:
-        await hung(play)
-        play.state.quorum = quorum(B, [A, B, C], epoch=2)
-        play.watcher._tell()
+        await hung(demo_steps)
+        demo_steps.state.quorum = quorum(B, [A, B, C], epoch=2)
+        demo_steps.watcher._tell()
 
     async with asyncio.TaskGroup() as group:
         group.create_task(other())
         with pytest.raises(DeadlineError, match="writes acknowledged again"):
-            await play._hang_disk()
+            await demo_steps._hang_disk()
     assert faults.path.read_text() == ""
 
 
 async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_told(
-    play, monkeypatch
+    demo_steps, monkeypatch
 ):
     """The new leader's record is committed by two, and the third has to get it, too."""
 
     def see(found) -> None:
-        play.state.quorum = found
-        play.state.history.observe(found, 1.0)
-        play.watcher._tell()
+        demo_steps.state.quorum = found
+        demo_steps.state.history.observe(found, 1.0)
+        demo_steps.watcher._tell()
 
     async def settled(*_: object) -> None:
         see(quorum(A, [A, B, C]))
@@ -220,17 +227,17 @@ async def test_an_election_in_the_read_back_is_waited_out_before_the_voters_are_
         for end, lagging in ((100, []), (101, [C])):
             see(ending(end, quorum(B, [A, B, C], lagging=lagging)))
             await asyncio.sleep(0.01)
-            assert play.proof is None
+            assert demo_steps.proof is None
         see(ending(101, quorum(B, [A, B, C])))
 
-    monkeypatch.setattr(Play, "_settle", settled)
-    monkeypatch.setattr(Play, "_check_access", settled)
+    monkeypatch.setattr(DemoSteps, "_settle", settled)
+    monkeypatch.setattr(DemoSteps, "_check_access", settled)
     monkeypatch.setattr(steps, "read_back", read)
-    play.writers = Ended()
+    demo_steps.writers = Ended()
     async with asyncio.TaskGroup() as group:
         group.create_task(followers())
-        await play._verify()
-    assert play.proof.voters == [0, 1, 2]
+        await demo_steps._verify()
+    assert demo_steps.proof.voters == [0, 1, 2]
 
 
 def ending(end: int, found: QuorumInfo) -> QuorumInfo:

@@ -8,7 +8,7 @@ import pytest
 
 from kraftquorum_demo.demo_state import DemoState
 from kraftquorum_demo.errors import DeadlineError
-from kraftquorum_demo.history import Seat
+from kraftquorum_demo.history import ReplicaId
 from kraftquorum_demo.sample_answers import C2, A, B, C, quorum
 from kraftquorum_demo.task_groups import run_with_background
 from kraftquorum_demo.watcher import Watcher
@@ -54,20 +54,20 @@ def test_redundant_counts_ids_and_not_disks():
 
 def test_without_a_seat_means_that_its_successor_votes():
     seen = watcher()
-    assert not seen.without(Seat.of(C), 3)
+    assert not seen.without(ReplicaId.of(C), 3)
     seen.state.quorum = quorum(A, [A, B, C])
-    assert not seen.without(Seat.of(C), 3)
+    assert not seen.without(ReplicaId.of(C), 3)
     seen.state.quorum = quorum(A, [A, B, C2])
-    assert seen.without(Seat.of(C), 3)
+    assert seen.without(ReplicaId.of(C), 3)
 
 
 def test_another_leads_once_it_has_answered():
     seen = watcher()
-    assert not seen.led_by_another(Seat.of(A))
+    assert not seen.led_by_another(ReplicaId.of(A))
     seen.state.quorum = quorum(A, [A, B, C])
-    assert not seen.led_by_another(Seat.of(A))
+    assert not seen.led_by_another(ReplicaId.of(A))
     seen.state.quorum = quorum(B, [A, B, C])
-    assert seen.led_by_another(Seat.of(A))
+    assert seen.led_by_another(ReplicaId.of(A))
 
 
 def test_level_means_that_no_replica_lags():
@@ -103,7 +103,7 @@ async def test_what_does_not_come_true_in_time_says_what_was_seen():
     with pytest.raises(DeadlineError, match="not within 0 s: a miracle; last seen: phase none"):
         await seen.until(lambda: False, within_s=0.02, what="a miracle")
     seen.state.quorum = quorum(A, [A, B, C])
-    assert f"{Seat.of(A)} leads voters" in seen.describe()
+    assert f"{ReplicaId.of(A)} leads voters" in seen.describe()
 
 
 async def test_changes_are_said_once_and_wake_who_waits():

@@ -73,7 +73,7 @@ class Kube:
         return body
 
 
-class Looks:
+class Evaluations:
     """Looks at a quorum that stays as it is, while actions on some objects are refused."""
 
     def __init__(
@@ -162,7 +162,7 @@ def lost(ordinal: int, observation: Observation) -> Observation:
 async def test_an_eviction_that_is_always_refused_does_not_delay_the_replacement_of_a_lost_disk(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    looks = Looks(monkeypatch, FIVE, lost(4, rotten(1, healthy(5))))
+    looks = Evaluations(monkeypatch, FIVE, lost(4, rotten(1, healthy(5))))
     looks.refused["pod-1"] = error
     first, *others = await looks(4)
     assert isinstance(first, act.EvictPod)
@@ -179,7 +179,7 @@ async def test_an_eviction_that_is_always_refused_does_not_keep_a_removed_voter_
     four = quorum([voter(n) for n in range(4)], observers=[back])
     observation = recorded(with_node(healthy(5), node(4, "b")), 4, "b")
     observation = with_pod(replace(observation, quorum=four), pod(4, voter=False))
-    looks = Looks(monkeypatch, wanted, rotten(1, observation))
+    looks = Evaluations(monkeypatch, wanted, rotten(1, observation))
     looks.refused["pod-1"] = TWO_BUDGETS
     first, *others = await looks(4)
     assert isinstance(first, act.EvictPod)
@@ -190,7 +190,7 @@ async def test_an_eviction_that_is_always_refused_does_not_keep_the_quorum_from_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     observation = with_claim(healthy(), replace(claim(1), terminating=True))
-    looks = Looks(monkeypatch, spec(voters=5), observation)
+    looks = Evaluations(monkeypatch, spec(voters=5), observation)
     looks.refused["pod-1"] = TWO_BUDGETS
     first, *others = await looks(4)
     assert isinstance(first, act.EvictPod)
@@ -201,7 +201,7 @@ async def test_a_claim_that_may_not_be_deleted_does_not_delay_another_replacemen
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     damaged = replace(node(1), damage=("a segment is rotten",))
-    looks = Looks(monkeypatch, FIVE, lost(4, with_node(healthy(5), damaged)))
+    looks = Evaluations(monkeypatch, FIVE, lost(4, with_node(healthy(5), damaged)))
     looks.refused["claim-1"] = DENIED
     first, *others = await looks(4)
     assert isinstance(first, act.DeleteClaim)
@@ -216,7 +216,7 @@ async def test_a_stuck_pod_that_may_not_be_deleted_does_not_keep_the_next_one_st
         old = {"revision": "r0", "version": "77", "ready": False, "running": False}
         stuck = replace(pod(n, voter=False), phase="Pending", **cast("Any", old))
         observation = with_pod(without_node(observation, n), stuck)
-    looks = Looks(monkeypatch, spec(voters=3), observation)
+    looks = Evaluations(monkeypatch, spec(voters=3), observation)
     looks.refused["pod-1"] = DENIED
     found = await looks(4)
     assert {one.pod for one in found if isinstance(one, act.DeletePod)} == {"demo-1", "demo-2"}
@@ -225,7 +225,9 @@ async def test_a_stuck_pod_that_may_not_be_deleted_does_not_keep_the_next_one_st
 async def test_a_refused_eviction_is_told_by_pod_and_answer_and_asked_for_ever_more_rarely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = Looks(monkeypatch, spec(voters=3), with_pod(healthy(), replace(pod(1), revision="r0")))
+    looks = Evaluations(
+        monkeypatch, spec(voters=3), with_pod(healthy(), replace(pod(1), revision="r0"))
+    )
     looks.refused["pod-1"] = TWO_BUDGETS
     found = await looks(200)
     waits = [one for one in found if isinstance(one, Wait)]
@@ -254,10 +256,10 @@ async def test_a_refused_eviction_is_told_by_pod_and_answer_and_asked_for_ever_m
     )
 
 
-async def refused_roll(monkeypatch: pytest.MonkeyPatch) -> tuple[Observation, Looks]:
+async def refused_roll(monkeypatch: pytest.MonkeyPatch) -> tuple[Observation, Evaluations]:
     """A quorum whose outdated pod was refused its eviction until that is reported."""
     old = with_pod(healthy(), replace(pod(1), revision="r0"))
-    looks = Looks(monkeypatch, spec(voters=3), old)
+    looks = Evaluations(monkeypatch, spec(voters=3), old)
     looks.refused["pod-1"] = TWO_BUDGETS
     await looks(10)
     assert looks.condition("Failing")["status"] == "True"
@@ -281,7 +283,9 @@ async def test_a_refusal_ends_with_its_pod_and_when_nothing_asks_for_it_any_more
 
 async def test_one_refusal_passes_without_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A drain was faster by a moment."""
-    looks = Looks(monkeypatch, spec(voters=3), with_pod(healthy(), replace(pod(1), revision="r0")))
+    looks = Evaluations(
+        monkeypatch, spec(voters=3), with_pod(healthy(), replace(pod(1), revision="r0"))
+    )
     looks.refused["pod-1"] = NEVER
     await looks(2)
     looks.refused.clear()
@@ -304,7 +308,7 @@ async def test_leadership_does_not_go_to_and_fro_between_voters_that_may_not_be_
         assert observation.quorum is not None
         led = replace(observation.quorum, leader=replica(2))
         observation = replace(with_pod(observation, replace(pod(2), revision="r0")), quorum=led)
-    looks = Looks(monkeypatch, spec(voters=3), observation)
+    looks = Evaluations(monkeypatch, spec(voters=3), observation)
     looks.refused = {f"pod-{ordinal}": TWO_BUDGETS for ordinal in range(3)}
     found = await looks(200)
     assert len(moves(found)) <= 1
@@ -316,7 +320,7 @@ async def test_leadership_does_not_go_to_and_fro_between_voters_that_the_budget_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     observation = replace(going(healthy(), 0, 1), budget=Budget("pdb", counted=3, allowed=0))
-    found = await Looks(monkeypatch, spec(voters=3), observation)(20)
+    found = await Evaluations(monkeypatch, spec(voters=3), observation)(20)
     assert not moves(found)
     assert {one.guard for one in found if isinstance(one, Wait)} == {"budget_allows_eviction"}
 
@@ -325,7 +329,7 @@ async def test_a_leader_is_restarted_though_the_eviction_of_a_follower_is_refuse
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Leadership goes to the voter that stays, also where its id is the higher."""
-    looks = Looks(monkeypatch, spec(voters=3), going(healthy(), 0, 1))
+    looks = Evaluations(monkeypatch, spec(voters=3), going(healthy(), 0, 1))
     looks.refused["pod-1"] = TWO_BUDGETS
     found = await looks(8)
     assert moves(found) == [act.MoveLeadership(replica(0), replica(2))]
@@ -335,12 +339,12 @@ async def test_a_leader_is_restarted_though_the_eviction_of_a_follower_is_refuse
 async def test_evictions_that_are_always_refused_do_not_delay_a_repair_beside_a_going_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = Looks(monkeypatch, FIVE, lost(4, going(healthy(5), 0, 1)))
+    looks = Evaluations(monkeypatch, FIVE, lost(4, going(healthy(5), 0, 1)))
     looks.refused = {"pod-0": TWO_BUDGETS, "pod-1": TWO_BUDGETS}
     assert act.JoinNode(replica(4, "b"), CLUSTER) in await looks(4)
 
     # The same while nothing but the refused evictions is left of the repairs.
-    looks = Looks(monkeypatch, spec(voters=5), going(healthy(3), 0, 1))
+    looks = Evaluations(monkeypatch, spec(voters=5), going(healthy(3), 0, 1))
     looks.refused = {"pod-0": TWO_BUDGETS, "pod-1": TWO_BUDGETS}
     assert act.SetReplicas("sts-1", "42", 4) in await looks(10)
 
@@ -366,7 +370,7 @@ async def test_a_conflict_while_a_volume_is_given_up_is_no_refusal_of_its_deleti
 ) -> None:
     """Another writer changed the StatefulSet between reading it and noting the volume on it."""
     damaged = replace(node(1), damage=("a segment is rotten",))
-    looks = Looks(monkeypatch, FIVE, with_node(healthy(5), damaged))
+    looks = Evaluations(monkeypatch, FIVE, with_node(healthy(5), damaged))
     looks.refused["claim-1"] = CHANGED
     found = await looks(4)
     assert [type(one) for one in found] == [act.DeleteClaim] * 4
@@ -384,7 +388,7 @@ async def test_a_healthy_pod_whose_eviction_is_refused_is_never_deleted_instead(
 ) -> None:
     """A budget of a person is kept; only our own one's number may be passed over, see `_replace_storage`."""
     observation = replace(rotten(1, healthy(5)), budget=Budget("pdb", counted=5, allowed=1))
-    looks = Looks(monkeypatch, FIVE, observation)
+    looks = Evaluations(monkeypatch, FIVE, observation)
     looks.refused["pod-1"] = TWO_BUDGETS
     found = await looks(60)
     assert not [one for one in found if isinstance(one, act.DeletePod)]

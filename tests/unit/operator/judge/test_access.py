@@ -255,7 +255,8 @@ def own_store(*uris: str) -> Certificates:
 
 def test_the_operator_has_the_name_that_the_access_file_has_or_sends_its_token() -> None:
     """A Secret of one's own may have no certificate for the operator, or one without the name."""
-    assert has_name(own_store("another", "own"), "own")
+    assert has_name(own_store("own"), "own")
+    assert not has_name(own_store("another", "own"), "own"), "it may be another subject's"
     assert not has_name(own_store("another"), "own")
     assert not has_name(own_store(), None)
     assert not has_name(Certificates(1), "own")

@@ -29,6 +29,9 @@ def test_a_state_is_read_as_it_was_written() -> None:
         '{"shop": {"current": 1}}',
         '{"kraftquorum:operator": {"current": "a", "before": {}, "uri": "u"}}',
         '{"kraftquorum:operator": {"current": "a", "before": {}, "uri": "u", "since_s": "soon"}}',
+        '{"kraftquorum:operator": {"current": "a", "before": {}, "uri": "u", "since_s": 1e999}}',
+        '{"shop": {"current": "a", "before": {"b": 1e999}}}',
+        "[" * 100_000,
     ],
 )
 def test_a_state_that_a_person_has_changed_is_empty(text: str) -> None:

@@ -224,23 +224,37 @@ def later(data: dict[str, str], *, now_s: int) -> AccessFacts:
     return replace(FACTS, files=files, now_s=now_s)
 
 
-def put(facts: AccessFacts, cluster_id: str | None) -> dict[str, str]:
-    (body,) = access_bodies(OWNER, access(SHOP), facts, cluster_id)[0]
+def put(facts: AccessFacts, cluster_id: str | None, *, is_mounted: bool = True) -> dict[str, str]:
+    (body,) = access_bodies(OWNER, access(SHOP), facts, cluster_id, is_mounted=is_mounted)[0]
     return {key: base64.b64decode(value).decode() for key, value in body["data"].items()}
 
 
 def test_the_first_file_has_the_operator_s_name_for_all_nodes_at_once() -> None:
-    assert name_of(put(FACTS, CLUSTER)) == (OWN_URI, 0)
+    assert name_of(put(FACTS, CLUSTER, is_mounted=False)) == (OWN_URI, 0)
     # Also the second one, if the id of the certificates came after the first and no pod did.
-    second = later(put(FACTS, None), now_s=2000)
-    (body,) = access_bodies(OWNER, access(SHOP), second, CLUSTER, is_mounted=False)[0]
-    state = base64.b64decode(body["data"]["state.json"]).decode()
-    assert name_of({"state.json": state}) == (OWN_URI, 0)
+    second = later(put(FACTS, None, is_mounted=False), now_s=2000)
+    assert name_of(put(second, CLUSTER, is_mounted=False)) == (OWN_URI, 0)
+
+
+def test_a_file_that_was_deleted_has_its_time_again() -> None:
+    """A pod may have one from before that lacks the name."""
+    assert name_of(put(FACTS, CLUSTER)) == (OWN_URI, 1000)
 
 
 @pytest.mark.without(
     "kraftquorum_operator.resources.access_file:_own_name",
-    "facts.now_s if files is not None and is_mounted else 0",
+    "min(known.since_s, facts.now_s)",
+    "known.since_s",
+)
+def test_a_time_to_come_is_corrected() -> None:
+    """A clock was wrong, or a person changed the state: the token would go to nodes until then."""
+    data = put(FACTS, CLUSTER)
+    assert name_of(put(later(data, now_s=500), CLUSTER)) == (OWN_URI, 500)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.access_file:_own_name",
+    "facts.now_s if is_mounted else 0",
     "0",
 )
 def test_a_name_that_a_file_gets_later_has_its_time_and_both_are_accepted() -> None:
@@ -287,6 +301,32 @@ def test_the_operator_s_name_does_not_wait_for_an_entry_to_be_corrected() -> Non
     assert access_bodies(OWNER, access(SHOP), held, CLUSTER)[0] == []
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.resources.access_file:_with_itself", "known_by == uris and", ""
+)
+def test_a_name_that_a_person_took_from_the_operator_comes_back_beside_a_wrong_entry() -> None:
+    own = own_entry_without("certificate_uri_names")
+    assert own.get("certificate_uri_names") == [OWN_URI]
+
+
+def test_tokens_that_a_person_took_from_the_operator_come_back_beside_a_wrong_entry() -> None:
+    own = own_entry_without("token_hashes")
+    assert own.get("token_hashes") == [hashed("the operator's token").text]
+
+
+def own_entry_without(field: str) -> dict[str, Any]:
+    """The operator's entry in the next file, after a person has removed a part; {}: there is none."""
+    data = put(FACTS, CLUSTER)
+    document = json.loads(data["access.json"])
+    del document["subjects"][0][field]
+    changed = later(data | {"access.json": json.dumps(document)}, now_s=2000)
+    missing = Unusable("SecretMissing", "there is no Secret shop")
+    facts = replace(changed, tokens={("shop", "token"): missing})
+    for body in access_bodies(OWNER, access(SHOP), facts, CLUSTER)[0]:
+        return json.loads(base64.b64decode(body["data"]["access.json"]))["subjects"][0]
+    return {}
+
+
 # --- faults ----------------------------------------------------------------------------------
 
 
@@ -321,6 +361,16 @@ def test_two_clients_that_a_node_could_not_tell_apart_are_refused(
 ) -> None:
     (fault,) = faults_of(first, second)
     assert (fault.field, fault.reason) == (f"spec.access.{field}", "Duplicate")
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.resources.access_file:_faults", "if own_name is not None:", "if False:"
+)
+def test_the_operator_s_own_name_is_of_no_client() -> None:
+    """A node refuses a file in which two subjects have a name."""
+    (fault,) = faults_of(BATCH | {"certificate": {"uriNames": [OWN_URI]}})
+    assert fault.reason == "Duplicate"
+    assert "the operator's own certificate" in fault.message
 
 
 def test_the_operator_s_own_token_is_of_no_client() -> None:
@@ -382,7 +432,7 @@ def test_a_new_token_of_the_operator_does_not_wait_for_an_entry_to_be_corrected(
         "current": hashed("another of the operator").text,
         "before": {},
         "uri": OWN_URI,
-        "since_s": 0,
+        "since_s": 1000,
     }
     assert state["shop"] == json.loads(data["state.json"])["shop"]
     # A file that a person has changed to something else stays as it is.

@@ -263,7 +263,7 @@ def test_all_faults_of_names_and_values_are_said_at_once() -> None:
 
 def test_each_setting_reaches_the_nodes_as_a_node_reads_it() -> None:
     config = {
-        "audit_log": "off",
+        "audit_log": "disabled",
         "log_level": "debug",
         "log_preallocate": True,
         "segment_bytes": "8388608",

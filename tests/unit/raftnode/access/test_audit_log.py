@@ -257,7 +257,7 @@ def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path):
 
 def test_the_setting_says_where_the_lines_go(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     assert open_audit_log(None, by_default=False) is None
-    assert open_audit_log("off", by_default=True) is None
+    assert open_audit_log("disabled", by_default=True) is None
     for setting in (None, "stderr"):
         audit = open_audit_log(setting, by_default=True)
         assert audit is not None

@@ -105,6 +105,7 @@ def test_impossible_start_is_refused(start: str) -> None:
         '{"replica":"1-AAAAAAAAAAAAAAAAAAAAAQ","versions":[1,1],"peer_endpoint":"x:0"}',
         '{"refused":"no such reason"}',
         '{"replica":"' + "9" * 4500 + '"}',
+        '{"x":' + "[" * 4000,
     ],
 )
 def test_incomplete_or_impossible_hello_is_refused(text: str) -> None:

@@ -86,7 +86,7 @@ def test_a_node_with_tls_has_an_audit_log_unless_it_is_off(
     access = read_access(settings_of(tmp_path, **secured))
     assert access.audit is not None
     access.close()
-    assert read_access(settings_of(tmp_path, **secured, audit_log="off")).audit is None
+    assert read_access(settings_of(tmp_path, **secured, audit_log="disabled")).audit is None
     moved = tmp_path / "moved"
     access = read_access(settings_of(tmp_path, **secured, audit_log=str(moved)))
     access.note_refused_connection(listener, Reason.UNKNOWN_CA, ADDRESS)

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from e2elib import ground
-from e2elib.ground import Choice, Ground, NotHereError, OwnGround, Tags, choose
+from e2elib import cluster
+from e2elib.cluster import Choice, E2eCluster, NotHereError, OwnGround, Tags, choose
 from kraftquorum_devcluster import external
 from kraftquorum_devcluster.errors import NotRunningError
 
@@ -19,7 +19,7 @@ def test_what_is_asked_for_is_taken(choice):
 
 @pytest.mark.parametrize(("works", "choice"), [(True, Choice.KIND), (False, Choice.KUBELET)])
 def test_kind_is_taken_where_it_can_be_had_else_our_own_nodes(monkeypatch, works, choice):
-    monkeypatch.setattr(ground, "_kind_works", lambda: works)
+    monkeypatch.setattr(cluster, "_kind_works", lambda: works)
     assert choose({}) is choice
 
 
@@ -54,13 +54,13 @@ def test_kind_is_asked_for_workers_and_given_archives(monkeypatch, tmp_path):
 
 
 def test_only_a_network_that_cannot_enforce_policies_excuses_an_open_port(monkeypatch, tmp_path):
-    monkeypatch.setattr(ground, "ensure_binaries", lambda: tmp_path)
+    monkeypatch.setattr(cluster, "ensure_binaries", lambda: tmp_path)
     kubeconfig, kernel = tmp_path / "kubeconfig", tmp_path / "bridge-nf-call-iptables"
-    monkeypatch.setattr(ground, "BRIDGE_FILTER", kernel)
+    monkeypatch.setattr(cluster, "BRIDGE_FILTER", kernel)
     own = OwnGround(SimpleNamespace(kubeconfig=kubeconfig, nodes=()), Tags())
     with pytest.raises(NotHereError, match="br_netfilter"):
         own.require_policies()
     kernel.write_text("1")
     own.require_policies()
     with pytest.raises(NotHereError, match="enforces no policies"):
-        Ground(kubeconfig, Tags(), "a cluster of others").require_policies()
+        E2eCluster(kubeconfig, Tags(), "a cluster of others").require_policies()

@@ -1,6 +1,6 @@
 """Which cluster the suite runs on, and what can be done to it.
 
-`Ground` knows a kubeconfig and no more, so that it serves anybody's cluster. `OwnGround` is the
+`E2eCluster` knows a kubeconfig and no more, so that it serves anybody's cluster. `OwnGround` is the
 one of real kubelets that we started ourselves: it also breaks volumes and the API server.
 """
 
@@ -119,7 +119,7 @@ class Tags:
         return f"{self.registry}/{target}:{tag}"
 
 
-class Ground:
+class E2eCluster:
     """Any cluster, by its kubeconfig. A context manager.
 
     Args:
@@ -294,7 +294,7 @@ class Ground:
         return ()
 
 
-class OwnGround(Ground):
+class OwnGround(E2eCluster):
     """The cluster of real kubelets that this project starts."""
 
     small_disks = DISK_CLASS
@@ -370,13 +370,13 @@ class OwnGround(Ground):
         return (self._cluster.logs_dir,)
 
 
-def current_ground(tags: Tags) -> Ground:
+def current_cluster(tags: Tags) -> E2eCluster:
     """The cluster that kubectl uses.
 
     Raises:
         NotRunningError: There is no kubeconfig.
     """
-    return Ground(current_kubeconfig(), tags, "the cluster of KUBECONFIG")
+    return E2eCluster(current_kubeconfig(), tags, "the cluster of KUBECONFIG")
 
 
 def _first_container(body: Json) -> str | None:

@@ -25,7 +25,7 @@ from kraftquorum_demo.plan import SHORT
 from kraftquorum_demo.report import CONTROL_SHOWN
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.errors import CommandError, DevClusterError
-from kraftquorum_operator.model.crd import render
+from kraftquorum_operator.model.crd import KAFKA_QUORUM, render
 from raftnode.core.types import Endpoint
 
 OPERATOR = Path(sys.executable).parent / "kraftquorum-operator"
@@ -435,20 +435,31 @@ def writing(krq: Krq) -> Iterator[Writing]:
     client.give_up()
 
 
-@pytest.fixture(scope="session")
-def crd(devcluster: DevCluster) -> None:
-    """The CRD, as generated, established."""
-    devcluster.kubectl("apply", "-f", "-", stdin=render())
+def establish(cluster: DevCluster, manifest: str, plural: str) -> None:
+    """Apply a CRD and wait until the API server serves it."""
+    cluster.kubectl("apply", "-f", "-", stdin=manifest)
     deadline = time.monotonic() + 120
     while True:
         # `kubectl wait` fails on a CRD that has no conditions yet.
         try:
-            devcluster.kubectl("get", "krq", "--all-namespaces")
+            cluster.kubectl("get", plural, "--all-namespaces")
         except CommandError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         else:
             return
+
+
+@pytest.fixture(scope="session")
+def crd(devcluster: DevCluster) -> None:
+    """The CRD, as generated, established."""
+    establish(devcluster, render(), "krq")
+
+
+@pytest.fixture(scope="module")
+def kafka_crd(devcluster: DevCluster) -> None:
+    """That of KafkaQuorums."""
+    establish(devcluster, render(KAFKA_QUORUM), "kfq")
 
 
 @pytest.fixture

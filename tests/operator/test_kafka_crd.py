@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 import pytest
 
 from kraftquorum_devcluster import DevCluster
 from kraftquorum_devcluster.errors import CommandError
-from kraftquorum_operator.model.crd import KAFKA_QUORUM, render
 
 pytestmark = pytest.mark.cluster
 
 PODS = {"matchLabels": {"app": "kafka"}}
-
-
-@pytest.fixture(scope="module")
-def kafka_crd(devcluster: DevCluster) -> None:
-    devcluster.kubectl("apply", "-f", "-", stdin=render(KAFKA_QUORUM))
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            devcluster.kubectl("get", "kfq", "--all-namespaces")
-        except CommandError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        else:
-            return
 
 
 def apply(cluster: DevCluster, namespace: str, spec: dict[str, Any]) -> None:

@@ -210,7 +210,7 @@ def has_name(certificates: Certificates | None, uri: str | None) -> bool:
     """
     store = certificates.operator if certificates is not None else None
     leaf = store.leaf(OPERATOR) if store is not None else None
-    return leaf is not None and leaf.uris == {uri}
+    return leaf is not None and leaf.uris == frozenset((uri,))
 
 
 def secure_nodes(

@@ -10,6 +10,7 @@ waits. When the queue is full, no change of the quorum begins, and other lines a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -180,14 +181,19 @@ def open_audit_log(setting: str | None, *, by_default: bool) -> AuditLog | None:
     """Open the audit log that a setting asks for.
 
     Args:
-        setting: `stderr`, `off` or a path; None: not set.
+        setting: `stderr`, `disabled` or a path; None: not set.
         by_default: whether there is one on stderr if it is not set.
 
     Raises:
-        ConfigurationError: the file cannot be opened.
+        ConfigurationError: the file cannot be opened, or stderr was closed at the start.
     """
     if setting == DISABLED or (setting is None and not by_default):
         return None
+    if setting in {None, STDERR} and sys.stderr is None:
+        raise ConfigurationError(
+            f"audit_log: {STDERR} is closed, so no line would be kept; open it, or give a file or "
+            f"{DISABLED}"
+        )
     return AuditLog(None if setting in {None, STDERR} else Path(str(setting)))
 
 

@@ -26,7 +26,11 @@ from raftnode.runtime.builders.node import Running, running_node
 from raftnode.runtime.disk.calls_in_flight import WatchedCalls
 from raftnode.runtime.process import interpreter, poll_time
 from raftnode.runtime.process.journal import keep_journal
-from raftnode.runtime.process.process_setup import StopSignals, write_termination_message
+from raftnode.runtime.process.process_setup import (
+    StopSignals,
+    open_standard_files,
+    write_termination_message,
+)
 from raftnode.runtime.process.refused_storage import tell_damage
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.process.watchdog import Stall, Watchdog, end_process
@@ -46,6 +50,7 @@ def run(settings: NodeSettings) -> ExitCode:
     Returns:
         The exit code; the termination message has the same code and a message.
     """
+    open_standard_files()
     keep_journal(settings.log_format, settings.log_level)
     if settings.core_dumps == "disabled" and (problem := forbid_core_dumps()):
         _log.warning("core_dumps_allowed", problem=problem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import signal
 from collections.abc import Callable
@@ -22,6 +23,19 @@ FILES_WANTED = 16_384
 
 FILES_RESERVED = 512
 """How many of these clients cannot use: for peers both ways, segments, and replaced files."""
+
+
+def open_standard_files() -> None:
+    """Open the null device in place of each standard stream that was closed at the start.
+
+    The next file would get its number otherwise: what Python, a library or the audit log writes to
+    stderr would go into a segment of the log.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one
 
 
 def raise_file_limit() -> int:

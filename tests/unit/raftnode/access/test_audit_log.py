@@ -269,6 +269,15 @@ def test_the_setting_says_where_the_lines_go(tmp_path: Path, capfd: pytest.Captu
     audit.close()
 
 
+@pytest.mark.without("access.audit_log:open_audit_log", "sys.stderr is None", "False")
+def test_stderr_that_was_closed_at_the_start_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    for setting in (None, "stderr"):
+        with pytest.raises(ConfigurationError, match="stderr is closed"):
+            open_audit_log(setting, by_default=True)
+    assert open_audit_log("disabled", by_default=True) is None
+
+
 def test_the_page_names_every_field():
     named = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
     fields = set(AuditRecord.__dataclass_fields__) - {"event"} | {"time", "left_out", "lost"}

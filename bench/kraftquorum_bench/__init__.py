@@ -9,7 +9,7 @@ options; docs/contributing/benchmarks.md explains how to run and read it.
   `etcd`, `kafka`, `zookeeper`: each of them; `machine`: the raw disk, loopback and processor;
 - `loads`: loads and their results; `generator`, `loadprocess`, `callers`, `httpcalls`: our load
   generator, a process of its own; `etcdtool`: etcd's;
-- `events`: failover, repair, restart, growth and memory;
+- `events`: failover, repair, restart, scale-up and memory;
 - `process_usage`: processor time and memory of processes; `processes`: children that always end;
   `jvm`: Java programs;
 - `rounds`: medians and spread; `report`: report.json and its schema; `goals`: the goals and whether

@@ -125,7 +125,7 @@ class EtcdCluster(Cluster):
     async def leader(self) -> int:
         """The number of the member that leads."""
 
-        async def look() -> int | None:
+        async def check() -> int | None:
             for member in self._members:
                 if f"etcd-{member}" not in self._children.running:
                     continue
@@ -134,7 +134,7 @@ class EtcdCluster(Cluster):
                     return member
             return None
 
-        return await self._children.eventually(look, START_S, "etcd's leader")
+        return await self._children.eventually(check, START_S, "etcd's leader")
 
     async def put(self, key: str, value: bytes) -> None:
         """Write a key."""
@@ -144,13 +144,13 @@ class EtcdCluster(Cluster):
     async def wait_serving(self, member: int) -> None:
         """Wait until a member answers and has applied what the leader has committed."""
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             mine = await self._post(member, "maintenance/status", {})
             # A linearizable read waits until this member has applied all that is committed.
             await self._post(member, "kv/range", {"key": _text(READ_KEY.encode())})
             return bool(mine.get("leader", "0") != "0") or None
 
-        await self._children.eventually(look, PATIENCE_S, f"etcd's member {member} to serve")
+        await self._children.eventually(check, PATIENCE_S, f"etcd's member {member} to serve")
 
     async def grow(self, size: int) -> None:
         """Add members as learners, and promote each once it has caught up."""

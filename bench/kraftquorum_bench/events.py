@@ -1,4 +1,4 @@
-"""Workloads that are no loads: failover, restart, repair, growth and memory."""
+"""Workloads that are no loads: failover, restart, repair, scale-up and memory."""
 
 from __future__ import annotations
 

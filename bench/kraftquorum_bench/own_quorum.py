@@ -24,7 +24,7 @@ LIMITS = {
 }
 """All clients of a bench come from one address: its share is the node's whole limit."""
 PATIENCE_S = 600.0
-"""How long a repair or growth may take on a busy machine."""
+"""How long a repair or scale-up may take on a busy machine."""
 FILL_S = 1800.0
 FAULT_ATTEMPT_MS = 500
 """The deadline of each attempt under a fault, of ours and of peers alike."""
@@ -106,10 +106,10 @@ class OurQuorum(Cluster):
         """Wait until a node has caught up, as its readiness says."""
         node = self._quorum.nodes[member]
 
-        async def look() -> bool | None:
+        async def check() -> bool | None:
             return (await self._quorum.info(node)).caught_up or None
 
-        await eventually(look, within_s=PATIENCE_S, what=f"node {member} to catch up")
+        await eventually(check, within_s=PATIENCE_S, what=f"node {member} to catch up")
 
     async def grow(self, size: int) -> None:
         """Add nodes as observers, then as voters."""
@@ -137,13 +137,13 @@ class OurQuorum(Cluster):
     async def wait_redundant(self, size: int) -> None:
         """Wait until so many voters vote and have caught up."""
 
-        async def look() -> QuorumInfo | None:
+        async def check() -> QuorumInfo | None:
             quorum = await self._quorum.describe()
             caught_up = [voter for voter in quorum.voters if voter.caught_up]
             whole = len(caught_up) == len(quorum.voters) == size
             return quorum if whole and quorum.voter_record_committed else None
 
-        await eventually(look, within_s=PATIENCE_S, what=f"{size} voters that have caught up")
+        await eventually(check, within_s=PATIENCE_S, what=f"{size} voters that have caught up")
 
 
 def _client_security(security: QuorumSecurity) -> ClientSecurity:

@@ -79,7 +79,7 @@ class Children:
                 raise ToolError(f"{name} exited with code {process.returncode}: {said}")
 
     async def eventually(
-        self, look: Callable[[], Awaitable[T | None]], within_s: float, what: str
+        self, check: Callable[[], Awaitable[T | None]], within_s: float, what: str
     ) -> T:
         """Call a function until it returns a value, while the servers run.
 
@@ -91,7 +91,7 @@ class Children:
         while time.monotonic() < deadline_s:
             self.check_running()
             try:
-                value = await look()
+                value = await check()
             except Exception as error:  # noqa: BLE001 - it is reported below
                 last_error = error
             else:

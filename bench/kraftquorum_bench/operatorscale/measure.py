@@ -66,7 +66,7 @@ class Measurement:
                 losses_at_once=len(at_once),
                 loss_at_once=_latency(at_once),
                 repaired_at_once_s=round(repaired_s, 1),
-                first_full_look_s=round(looked_s, 1),
+                first_evaluation_of_all_s=round(looked_s, 1),
                 start_requests=start_requests,
                 lease_gap_max_s=round(gap_s, 1),
                 memory_peak_mib=round(self._peak_mib, 1),
@@ -196,13 +196,13 @@ class Measurement:
     async def _start_again(self, cluster: SimulatedCluster) -> tuple[float, int]:
         """Seconds until a new operator has looked at every quorum, and its requests until then."""
         quorums = self._quorums(cluster)
-        before = [quorum.looks for quorum in quorums]
+        before = [quorum.descriptions for quorum in quorums]
         began_s = time.monotonic()
         operator = self._start(cluster, "second")
         try:
             await self._until(
-                "a look at every quorum",
-                lambda: all(q.looks > n for q, n in zip(quorums, before, strict=True)),
+                "an evaluation of every quorum",
+                lambda: all(q.descriptions > n for q, n in zip(quorums, before, strict=True)),
                 self.times.form_s,
                 operator,
             )

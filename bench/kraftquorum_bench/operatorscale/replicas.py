@@ -87,7 +87,7 @@ class SimulatedQuorum:
     epoch: int = 0
     record: int = 1
     version: int = 0
-    looks: int = 0
+    descriptions: int = 0
     """How often the leader described the quorum."""
     first_action_s: float | None = None
     undisturbed_since_s: float | None = None
@@ -145,7 +145,7 @@ class SimulatedQuorum:
         """
         self._check_leads(node_id)
         assert self.leader is not None
-        self.looks += 1
+        self.descriptions += 1
         end, live = self._end(), self._live()
         observers = [
             key for key in live if key not in self.voters and self.running[key[0]].cluster_id

@@ -63,7 +63,7 @@ class CaseResult(Strict):
     """So many disks at the same time, of as many quorums."""
     repaired_at_once_s: float = Field(ge=0)
     """From these losses until all of the replicas are replaced."""
-    first_full_look_s: float = Field(ge=0)
+    first_evaluation_of_all_s: float = Field(ge=0)
     """From the start of a new operator until the leader of each quorum has described it."""
     start_requests: int = Field(ge=0)
     """The new operator's requests to the API server until then."""

@@ -48,7 +48,7 @@ def case(quorums: int = 50, requests: float = 1.5, **more: object) -> CaseResult
         "losses_at_once": 10,
         "loss_at_once": None,
         "repaired_at_once_s": 9,
-        "first_full_look_s": 3,
+        "first_evaluation_of_all_s": 3,
         "start_requests": 90,
         "lease_gap_max_s": 2.6,
         "memory_peak_mib": 120,

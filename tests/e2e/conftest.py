@@ -19,7 +19,7 @@ from e2elib.cluster import (
     Choice,
     E2eCluster,
     NotHereError,
-    OwnGround,
+    OwnCluster,
     Tags,
     choose,
     current_cluster,
@@ -127,7 +127,7 @@ def _started(
         return E2eCluster(kubeconfig, tags, "kind, 3 workers")
     cluster = request.getfixturevalue("realcluster")
     cluster.import_images(archives)
-    return OwnGround(cluster, tags)
+    return OwnCluster(cluster, tags)
 
 
 class Release:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2elib.ground import OwnGround, Tags
+from e2elib.cluster import OwnCluster, Tags
 from e2elib.quorum import Quorum
 from kraftquorum_demo.background import BackgroundWriters
 from kraftquorum_demo.plan import SHORT
@@ -97,16 +97,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         cluster.kubectl("create", "namespace", NAMESPACE)
         enforce = "pod-security.kubernetes.io/enforce=restricted"
         cluster.kubectl("label", "namespace", NAMESPACE, enforce)
-        with OwnGround(cluster, tags) as ground:
-            quorum = Quorum(ground, NAMESPACE)
+        with OwnCluster(cluster, tags) as e2e_cluster:
+            quorum = Quorum(e2e_cluster, NAMESPACE)
             example = yaml.safe_load((chart.ROOT / "examples" / "quorum.yaml").read_text())
-            clients = [*ground.clients(), {"podSelector": {}}]  # the jobs, which have no label
+            clients = [*e2e_cluster.clients(), {"podSelector": {}}]  # the jobs, which have no label
             quorum.apply(**example["spec"] | {"networkPolicy": {"clientsFrom": clients}})
             quorum.until_ready(example["spec"]["voters"])
             ca_file = tmp_path_factory.mktemp("ca") / "ca.crt"
             ca_file.write_bytes(quorum.client_ca() or b"")
             writers = BackgroundWriters(
-                quorum.endpoints(), None, SHORT, ground.resolver(), Credentials(ca_file=ca_file)
+                quorum.endpoints(),
+                None,
+                SHORT,
+                e2e_cluster.resolver(),
+                Credentials(ca_file=ca_file),
             ).start()
             time.sleep(WRITING_S)
             account = writers.finish()

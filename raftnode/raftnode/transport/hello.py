@@ -78,6 +78,14 @@ class Identity:
         start = Start(self.incarnation, self.line, self.log_end, self.epoch)
         object.__setattr__(self, "start", start)
 
+    def is_of_same_process(self, other: Identity) -> bool:
+        """Whether both are of one process, whatever it has learnt between them.
+
+        A copy of its storage that another process runs has another address.
+        """
+        own = (self.key, self.incarnation, self.peer_endpoint, self.api_endpoint)
+        return own == (other.key, other.incarnation, other.peer_endpoint, other.api_endpoint)
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:

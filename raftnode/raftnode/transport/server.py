@@ -202,7 +202,8 @@ class PeerServer:
                     )
                     # A node that dials its own address has refused no other replica.
                     named = None if theirs is None else theirs.identity
-                    if self._on_refused is not None and named != own:
+                    is_own = named is not None and named.is_of_same_process(own)
+                    if self._on_refused is not None and not is_own:
                         key = None if named is None else named.key
                         self._on_refused(refusal.reason, key, address_of(request.protocol))
                     await socket.send_bytes(encode_refusal(refusal))

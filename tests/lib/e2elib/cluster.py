@@ -1,6 +1,6 @@
 """Which cluster the suite runs on, and what can be done to it.
 
-`E2eCluster` knows a kubeconfig and no more, so that it serves anybody's cluster. `OwnGround` is the
+`E2eCluster` knows a kubeconfig and no more, so that it serves anybody's cluster. `OwnCluster` is the
 one of real kubelets that we started ourselves: it also breaks volumes and the API server.
 """
 
@@ -294,7 +294,7 @@ class E2eCluster:
         return ()
 
 
-class OwnGround(E2eCluster):
+class OwnCluster(E2eCluster):
     """The cluster of real kubelets that this project starts."""
 
     small_disks = DISK_CLASS

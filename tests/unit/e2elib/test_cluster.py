@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from e2elib import cluster
-from e2elib.cluster import Choice, E2eCluster, NotHereError, OwnGround, Tags, choose
+from e2elib.cluster import Choice, E2eCluster, NotHereError, OwnCluster, Tags, choose
 from kraftquorum_devcluster import external
 from kraftquorum_devcluster.errors import NotRunningError
 
@@ -57,7 +57,7 @@ def test_only_a_network_that_cannot_enforce_policies_excuses_an_open_port(monkey
     monkeypatch.setattr(cluster, "ensure_binaries", lambda: tmp_path)
     kubeconfig, kernel = tmp_path / "kubeconfig", tmp_path / "bridge-nf-call-iptables"
     monkeypatch.setattr(cluster, "BRIDGE_FILTER", kernel)
-    own = OwnGround(SimpleNamespace(kubeconfig=kubeconfig, nodes=()), Tags())
+    own = OwnCluster(SimpleNamespace(kubeconfig=kubeconfig, nodes=()), Tags())
     with pytest.raises(NotHereError, match="br_netfilter"):
         own.require_policies()
     kernel.write_text("1")

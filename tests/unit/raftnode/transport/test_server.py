@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession, WSMsgType
 
 from raftnode.core.messages import ErrorCode
-from raftnode.core.types import NodeId, ReplicaKey
+from raftnode.core.types import NodeId, Offset, ReplicaKey
 from raftnode.transport import Identity, RefusalReason
 from raftnode.transport.hello import Hello, Refusal, decode_hello, encode_hello
 from raftnode.wire import ErrorFrame, ResponseFrame
@@ -111,9 +111,11 @@ async def test_unwelcome_hello_is_refused_by_name_and_closed(stranger, reason, c
     assert stranger.to.refused == [(reason, stranger.me.key, "127.0.0.1")]
 
 
-@pytest.mark.without("transport.server:PeerServer._greet", " and named != own:", ":")
-async def test_a_replica_that_calls_itself_has_refused_no_other(stranger) -> None:
-    own = stranger.to.identity
+@pytest.mark.parametrize("known", [{}, {"cluster_id": None, "log_end": Offset(7)}])
+@pytest.mark.without("transport.server:PeerServer._greet", " and not is_own:", ":")
+async def test_a_replica_that_calls_itself_has_refused_no_other(stranger, known) -> None:
+    """Also if it has learnt of its cluster between the two hellos, such as during its formation."""
+    own = replace(stranger.to.identity, **known)
     assert (await stranger.greet(identity=own, wants=None)).reason is RefusalReason.OWN_KEY
     await stranger.closed()
     assert stranger.to.refused == []

@@ -64,7 +64,8 @@ async def stranger(replica):
     me, to = replica(8), replica(2)
     await to.listen()
     async with ClientSession() as session:
-        yield Stranger(session, to, me)
+        caller = Stranger(session, to, me)  # held, so that its WebSocket is closed with the session
+        yield caller
         await still_serves(replica, to)
 
 

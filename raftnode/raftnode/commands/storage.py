@@ -75,7 +75,8 @@ def format_directory(
         typer.Option(
             envvar="RAFTNODE_AUDIT_LOG",
             metavar="FILE",
-            help="The node's audit log, which gets a line: a file, stderr or off. Default: off.",
+            help="The node's audit log, which gets a line: a file, stderr or disabled. "
+            "Default: disabled.",
         ),
     ] = None,
 ) -> None:

@@ -16,7 +16,7 @@ from proofkit.memoryservice import MemoryService
 from raftnode.access.audit_log import AuditLog
 from raftnode.api.listeners import Listener
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey
-from raftnode.runtime.builders.access import Access, read_access
+from raftnode.runtime.builders.access import AUDITED_FACTS, Access, read_access
 from raftnode.settings import NodeSettings
 from raftnode.tls.failures import Reason
 from raftnode.tls.handshakes import FailureLog
@@ -63,6 +63,31 @@ def test_what_this_node_did_not_refuse_leaves_none(tmp_path: Path, failure: tupl
 
 def test_a_flood_of_refused_handshakes_leaves_a_few_lines(tmp_path: Path):
     assert len(lines(tmp_path, *[("api", Reason.UNKNOWN_CA)] * 1000)) < 10
+
+
+@pytest.mark.parametrize("name", sorted(AUDITED_FACTS))
+@pytest.mark.without(
+    "runtime.builders.access:Access.note_fact", "and name in AUDITED_FACTS", "and not name"
+)
+def test_what_the_quorum_decides_about_access_leaves_a_line(tmp_path: Path, name: str):
+    path = tmp_path / "audit"
+    access = Access(audit=AuditLog(path))
+    access.note_fact(name, {"epoch": 3})
+    access.close()
+    written = path.read_text()
+    assert written.count("\n") == 1
+    fields = json.loads(written)
+    assert fields["event"] == name
+    assert fields["authenticated_by"] == "quorum"
+    assert json.loads(fields["target"]) == {"epoch": 3}
+
+
+def test_other_facts_leave_no_line(tmp_path: Path):
+    path = tmp_path / "audit"
+    access = Access(audit=AuditLog(path))
+    access.note_fact("role_changed", {"epoch": 3})
+    access.close()
+    assert path.read_text() == ""
 
 
 def settings_of(directory: Path, **more: object) -> NodeSettings:

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -201,3 +202,26 @@ def test_a_list_of_modules_names_each_module_and_no_other(path, text):
     heads = re.findall(r"(?m)(?:^- |; )((?:`\w+`(?: \(pure\))?(?:, )?)+):", text)
     listed = {name for head in heads for name in re.findall(r"`(\w+)`", head)}
     assert listed - modules == set()
+
+
+def test_the_operator_needs_no_package_of_the_node_alone():
+    """Its image has only its own extra; the client that it imports is the node's."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    def names(*lists):
+        return {re.split(r"[^\w-]", line, maxsplit=1)[0] for lines in lists for line in lines}
+
+    extras = project["optional-dependencies"]
+    others = names(extras["node"]) - names(extras["operator"], project["dependencies"])
+    assert "crc32c" in others
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({sorted(others)}))\n"
+        "import kraftquorum_operator.app, kraftquorum_operator.cli, raftnode.client\n"
+        "from raftnode.client.exchange import AppendCall\n"
+        "from raftnode.session.answers import Greeting\n"
+        "call = AppendCall([b'a' * 99], lambda timeout_ms: None)\n"
+        "print(call.for_session(Greeting(1000, 1000, 1000, 1))[0].name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "APPEND\n", done.stderr

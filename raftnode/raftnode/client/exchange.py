@@ -8,6 +8,7 @@ this package, so the trace hooks here let a request have one connection and no s
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from raftnode.api.model import TIMEOUT_MS_MAX, ApiError, ApiModel
 from raftnode.client.credential_files import PLAIN, LoadedCredentials, SecretHeaders
 from raftnode.client.tls_failures import describe_tls_failure, is_refused_certificate
 from raftnode.core.types import Endpoint
-from raftnode.logformat.keyless import encode_keyless_batch
 from raftnode.session import answers
 from raftnode.session.answers import Greeting
 from raftnode.session.operations import Kind, append_body
@@ -71,6 +71,16 @@ class OperationCall:
         return str(self.over_http(1))
 
 
+@functools.cache
+def _batch_encoder() -> Callable[[Sequence[bytes], int], bytes] | None:
+    """What finishes a batch; None: crc32c is not installed, as in the operator's image."""
+    try:
+        from raftnode.logformat.keyless import encode_keyless_batch  # noqa: PLC0415
+    except ImportError:
+        return None
+    return encode_keyless_batch
+
+
 WRITES = frozenset({Kind.PUT, Kind.DELETE})
 
 
@@ -89,9 +99,9 @@ class AppendCall:
 
     def for_session(self, greeting: Greeting) -> tuple[Kind, bytes]:
         """The operation's kind and body: a finished batch, if the node takes one of that size."""
-        smallest = greeting.batch_min_bytes
-        if smallest and sum(map(len, self.values)) >= smallest:
-            return Kind.APPEND_BATCH, encode_keyless_batch(self.values, 0)
+        smallest, encode = greeting.batch_min_bytes, _batch_encoder()
+        if encode is not None and smallest and sum(map(len, self.values)) >= smallest:
+            return Kind.APPEND_BATCH, encode(self.values, 0)
         return Kind.APPEND, append_body(self.values)
 
     def __str__(self) -> str:

@@ -79,7 +79,7 @@ class Identity:
         object.__setattr__(self, "start", start)
 
     def is_of_same_process(self, other: Identity) -> bool:
-        """Whether both are of one process, whatever it has learnt between them.
+        """Whether both are of one process, whatever it has learned between them.
 
         A copy of its storage that another process runs has another address.
         """

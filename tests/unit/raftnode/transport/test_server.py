@@ -123,7 +123,7 @@ async def test_unwelcome_hello_is_refused_by_name_and_closed(stranger, reason, c
 @pytest.mark.parametrize("known", [{}, {"cluster_id": None, "log_end": Offset(7)}])
 @pytest.mark.without("transport.server:PeerServer._greet", " and not is_own:", ":")
 async def test_a_replica_that_calls_itself_has_refused_no_other(stranger, known) -> None:
-    """Also if it has learnt of its cluster between the two hellos, such as during its formation."""
+    """Also if it has learned of its cluster between the two hellos, such as during its formation."""
     own = replace(stranger.to.identity, **known)
     assert (await stranger.greet(identity=own, wants=None)).reason is RefusalReason.OWN_KEY
     await stranger.closed()

@@ -108,15 +108,7 @@ class Access:
         """
         if self.audit is None or listener == "dialled" or reason in _NO_REFUSALS:
             return
-        self.audit.refusal(
-            AuditRecord(
-                "refused",
-                remote=address,
-                listener=listener,
-                outcome="not_done",
-                reason=reason.value,
-            )
-        )
+        self.audit.refusal(_refused(address, listener, reason))
 
     def note_refused_hello(
         self, reason: RefusalReason, replica: ReplicaKey | None, address: str
@@ -130,16 +122,8 @@ class Access:
         """
         if self.audit is None or reason is RefusalReason.WRONG_CERTIFICATE:
             return
-        self.audit.refusal(
-            AuditRecord(
-                "refused",
-                remote=address,
-                listener="peer",
-                target=None if replica is None else str(replica),
-                outcome="not_done",
-                reason=reason.value,
-            )
-        )
+        target = None if replica is None else str(replica)
+        self.audit.refusal(_refused(address, "peer", reason, target))
 
     def close(self) -> None:
         """Close the audit log."""
@@ -174,6 +158,20 @@ def read_access(settings: NodeSettings) -> Access:
             issuer=settings.access_token_issuer,
         ),
         open_audit_log(settings.audit_log, by_default=_is_secured(settings)),
+    )
+
+
+def _refused(
+    address: str, listener: str, reason: Reason | RefusalReason, target: str | None = None
+) -> AuditRecord:
+    """The line about a connection that got no further."""
+    return AuditRecord(
+        "refused",
+        remote=address,
+        listener=listener,
+        target=target,
+        outcome="not_done",
+        reason=reason.value,
     )
 
 

@@ -15,10 +15,12 @@ triples are taken out together with the first; another mark is a run of its own.
 from __future__ import annotations
 
 import inspect
+import os
 import traceback
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -52,6 +54,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if not cut:
         return (yield)
     with ExitStack() as stack:
+        # With CI in the environment pytest makes the whole diff of what is not equal, which takes
+        # minutes for long bytes, once for each example that Hypothesis tries.
+        environment = {name: value for name, value in os.environ.items() if name != "CI"}
+        stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
         for place, (first, *also) in _by_place(cut).items():
             stack.enter_context(taken_out(function_at(place), *first, *also))
         try:

@@ -63,7 +63,7 @@ Judge = Callable[[Prometheus, Course], Awaitable[None]]
 
 
 def run(out: Path, judge: Judge, console: Console) -> None:
-    """DemoSteps it, and let the judge ask Prometheus before all ends.
+    """Run the demo's steps, and let the judge ask Prometheus before all ends.
 
     Args:
         out: folder for everything that it leaves.

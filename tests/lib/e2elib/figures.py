@@ -26,6 +26,7 @@ class Figures:
         stall_s: Longest stretch in which nothing was acknowledged to any writer.
         acknowledged: Writes that were acknowledged.
         unknown: Writes whose outcome is unknown.
+        refused: Writes that failed and that no node did.
         lost: Acknowledged writes that are not there.
         doubled: Writes that are there twice.
         wrong: Everything else that should not be: order, bytes, what no writer sent.
@@ -42,6 +43,7 @@ class Figures:
     stall_s: float | None = None
     acknowledged: int = 0
     unknown: int = 0
+    refused: int = 0
     lost: int = 0
     doubled: int = 0
     wrong: int = 0
@@ -54,6 +56,7 @@ class Figures:
         found = account.verdict
         self.acknowledged += account.acknowledged
         self.unknown += account.unknown
+        self.refused += account.refused
         self.lost += found.lost
         self.doubled += found.duplicated
         self.wrong += found.out_of_order + found.bytes_mismatched + found.unexpected
@@ -65,8 +68,8 @@ class Figures:
         stall = "-" if self.stall_s is None else f"{self.stall_s:.2f} s"
         return (
             f"{self.title}: {seconds} until {self.until}, longest write stall {stall}, "
-            f"acknowledged {self.acknowledged}, unknown {self.unknown}, lost {self.lost}, "
-            f"doubled {self.doubled}"
+            f"acknowledged {self.acknowledged}, unknown {self.unknown}, "
+            f"refused {self.refused}, lost {self.lost}, doubled {self.doubled}"
         )
 
 

@@ -11,7 +11,8 @@ options; docs/contributing/benchmarks.md explains how to run and read it.
   generator, a process of its own; `etcdtool`: etcd's;
 - `events`: failover, repair, restart, scale-up and memory;
 - `process_usage`: processor time and memory of processes; `processes`: children that always end;
-  `jvm`: Java programs;
-- `rounds`: medians and spread; `report`: report.json and its schema; `goals`: the goals and whether
-  they are met; `plots`, `page`: what people read; `cli`: the command line.
+  `jvm`: Java programs; `interrupt`: the end of a run by a signal;
+- `rounds`: medians and spread; `report`, `report_file`: report.json and its schema; `goals`: the
+  goals and whether they are met; `plots`, `page`: what people read; `cli`: the command line;
+- `operatorscale`: `make bench-operator`, one operator and many quorums.
 """

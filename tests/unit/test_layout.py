@@ -179,7 +179,8 @@ def test_links_between_pages_lead_somewhere():
 
 
 def _overviews():
-    for package in sorted({*PRODUCT, "kraftquorum_observability"}):
+    others = {"kraftquorum_observability", "kraftquorum_demo", "kraftquorum_bench", "proofkit"}
+    for package in sorted(PRODUCT | others):
         for path in sorted(ROOT.glob(f"*/{package}/**/__init__.py")):
             text = ast.get_docstring(ast.parse(path.read_text())) or ""
             if "\n- `" in text:

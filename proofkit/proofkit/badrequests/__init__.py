@@ -1,8 +1,10 @@
 """Requests between nodes, each with one fault.
 
 - `draft`: a good request, decoded so that a test can change it;
-- `rows`: the table of faults and answers;
-- `clients`: what a client's bytes get wrong around a request to the API;
+- `rows`: the table of faults and answers; `request_faults`: what a row is made of; `head`: faults
+  around the body; `compact`: those of the compact Fetch;
+- `clients`: what a client's bytes get wrong around a request to the API; `batches`: what is wrong
+  in a batch that the client finished;
 - `fields`: which wrong values each field of a request can take, so that none is forgotten.
 """
 

@@ -10,7 +10,8 @@ way to a broken invariant.
 - `bounds`: the budgets, and the presets;
 - `snapshot`: copies and keys of a core's state, and time made abstract;
 - `local`: one replica as a numbered value, and its next state after an event;
-- `world`: the possible actions of a world, and their results;
+- `state`: a world as numbers; `world`: its possible actions, and their results;
+- `void_messages`: messages without any later effect;
 - `step_checks`: the simulator's invariants over one step;
 - `progress`: whether the others make progress beside a hung disk or a stopped process;
 - `action`: one action in a world;

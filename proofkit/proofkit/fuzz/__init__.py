@@ -1,7 +1,7 @@
 """Fuzzes each decoder with any bytes: it must return, or raise the error that it promises.
 
 - `target`: the type of a target and of its first inputs;
-- `wire`: frames between peers, their bodies, hellos;
+- `wire`: frames between peers, their bodies, hellos; `session`: frames of clients' sessions;
 - `files`: files on a disk;
 - `kafka`: answers of Kafka's controllers to the operator;
 - `targets`: all of them by name; `make fuzz` (tools/fuzz.py) runs each under atheris, guided by

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -202,6 +203,44 @@ def test_a_node_does_not_start_with_a_wrong_file(flags: list[str], message: str,
     assert (done.returncode, message in said) == (ExitCode.USAGE, True), said
     assert SECRET not in said
     assert [*(tmp_path / "data").iterdir()] == []
+
+
+async def started_twice(quorum: LocalQuorum) -> list[str]:
+    """Start a node on an empty directory, and again; return its directory id of each start."""
+    node, directory_ids = quorum.nodes[0], list[str]()
+    for _ in range(2):
+        node.start()
+        [info] = await quorum.wait_running([node])
+        directory_ids.append(info.directory_id)
+        assert node.stop() == ExitCode.OK
+    return directory_ids
+
+
+async def test_a_first_start_that_formats_its_directory_leaves_a_line_and_the_next_none(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    async with quorum_of(tmp_path, network, request) as quorum:
+        first, second = await started_twice(quorum)
+        assert first == second
+        [line] = quorum.nodes[0].audited()
+    del line["time"]
+    assert json.loads(line.pop("target")) == {"replica": f"0-{first}", "cluster_id": None}
+    assert line == {
+        "event": "changed",
+        "subject": f"uid {os.getuid()}",
+        "authenticated_by": "system",
+        "operation": "format",
+        "outcome": "done",
+    }
+
+
+async def test_a_first_start_without_an_audit_log_leaves_no_line(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    async with quorum_of(tmp_path, network, request, RAFTNODE_AUDIT_LOG="disabled") as quorum:
+        first, second = await started_twice(quorum)
+        assert first == second
+        assert not quorum.nodes[0].audited()
 
 
 def test_formatting_leaves_a_line(tmp_path: Path):

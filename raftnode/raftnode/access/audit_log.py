@@ -10,7 +10,10 @@ waits. When the queue is full, no change of the quorum begins, and other lines a
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +21,9 @@ from pathlib import Path
 
 import structlog
 
+from raftnode.access.access_list import How
 from raftnode.access.audit_writer import LOST, AuditWriter, Line
+from raftnode.core.types import ReplicaKey
 from raftnode.errors import ConfigurationError
 from raftnode.log_limit import LineBudget
 
@@ -75,14 +80,15 @@ class AuditLog:
 
     Args:
         path: of the file, to which lines are appended; None: stderr.
-        on_lost: is called for each line that is lost, on either thread.
 
     Raises:
         ConfigurationError: the file cannot be opened.
     """
 
-    def __init__(self, path: Path | None, on_lost: Callable[[], None] = lambda: None) -> None:
-        self.on_lost = on_lost
+    def __init__(self, path: Path | None) -> None:
+        self._on_lost: Callable[[], None] | None = None
+        self._lost_unobserved = 0
+        self._losing = threading.Lock()
         self._refusals = LineBudget()
         self._dropped = LineBudget()
         self._failed = LineBudget()
@@ -96,6 +102,14 @@ class AuditLog:
                 f"audit_log: {path} cannot be opened: {reason}; give a file that the node may "
                 f"write, or {STDERR} or {DISABLED}"
             ) from None
+
+    def observe(self, on_lost: Callable[[], None]) -> None:
+        """Have a function called for each line that is lost or was lost before, on any thread."""
+        with self._losing:
+            self._on_lost = on_lost
+            for _ in range(self._lost_unobserved):
+                on_lost()
+            self._lost_unobserved = 0
 
     @property
     def waiting(self) -> int:
@@ -146,7 +160,7 @@ class AuditLog:
             problem = f"not written within {timeout_s:g} s, and the process ends"
             _log.error("audit_line_lost", problem=problem, lines=left)
         for _ in range(left):
-            self.on_lost()
+            self._count_lost()
 
     def _has_room(self, lines: int) -> bool:
         return self.waiting + self._reserved < lines
@@ -168,8 +182,15 @@ class AuditLog:
         strerror = error.strerror if isinstance(error, OSError) else None
         self._say_lost(self._failed, line, strerror or type(error).__name__)
 
+    def _count_lost(self) -> None:
+        with self._losing:
+            if self._on_lost is None:
+                self._lost_unobserved += 1
+            else:
+                self._on_lost()
+
     def _say_lost(self, budget: LineBudget, line: Line, problem: str) -> None:
-        self.on_lost()
+        self._count_lost()
         # A change has a line of its own here, which refusals do not displace.
         shown = {name: line.get(name) for name in ("operation", "subject", "outcome")}
         budget.say(
@@ -195,6 +216,17 @@ def open_audit_log(setting: str | None, *, by_default: bool) -> AuditLog | None:
             f"{DISABLED}"
         )
     return AuditLog(None if setting in {None, STDERR} else Path(str(setting)))
+
+
+def formatted(replica: ReplicaKey, cluster_id: str | None) -> AuditRecord:
+    """The line about a data directory that this process has formatted."""
+    return AuditRecord(
+        "changed",
+        subject=f"uid {os.getuid()}",
+        authenticated_by=How.SYSTEM.value,
+        operation="format",
+        target=json.dumps({"replica": str(replica), "cluster_id": cluster_id}),
+    )
 
 
 def _short(value: str) -> str:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import uuid
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from raftnode.access.access_list import How
-from raftnode.access.audit_log import AuditRecord, open_audit_log
+from raftnode.access.audit_log import formatted, open_audit_log
 from raftnode.commands.output import print_fields, print_json, reporting, usage
 from raftnode.core.records import RAFT_VERSION
 from raftnode.core.state import Latch
@@ -119,15 +116,7 @@ def format_directory(
                 directory.close()
         belongs = latch.cluster_id if latch else cluster_id
         if audit is not None:
-            audit.change(
-                AuditRecord(
-                    "changed",
-                    subject=f"uid {os.getuid()}",
-                    authenticated_by=How.SYSTEM.value,
-                    operation="format",
-                    target=json.dumps({"replica": str(key), "cluster_id": belongs}),
-                )
-            )
+            audit.change(formatted(key, belongs))
             audit.close()
         typer.echo(f"formatted {log_dir} as {key}, cluster id {belongs or 'not known yet'}")
 

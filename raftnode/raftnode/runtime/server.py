@@ -188,6 +188,7 @@ class Node:
             DataDirectory.open, settings.log_dir, NodeId(settings.node_id), self._files
         )
         try:
+            access.note_opened(directory)
             await self._run_in(directory, access)
         except StorageCorruptError as error:
             # A later start might not read the damaged part, and go on as if it were whole.

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from raftnode.access.access_file import AccessFile, FollowedFile, open_access_file
 from raftnode.access.access_list import How
-from raftnode.access.audit_log import AuditLog, AuditRecord, open_audit_log
+from raftnode.access.audit_log import AuditLog, AuditRecord, formatted, open_audit_log
 from raftnode.access.service_accounts import AccountTokens, KeySet
 from raftnode.api.authorization import Gate
 from raftnode.api.listeners import Listener, Serving
@@ -20,6 +20,7 @@ from raftnode.api.metrics import AccessMetrics
 from raftnode.api.service import NodeService
 from raftnode.core.types import Endpoint, ReplicaKey
 from raftnode.runtime.process.tasks import Tasks
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.tls.certificates import Certificate
 from raftnode.tls.failures import Reason
 from raftnode.transport.hello import RefusalReason
@@ -74,7 +75,7 @@ class Access:
             self.accounts.file.observe(metrics)
         audit = self.audit
         if audit is not None:
-            audit.on_lost = metrics.audit_lines_lost.inc
+            audit.observe(metrics.audit_lines_lost.inc)
             metrics.audit_lines_waiting.set_function(lambda: audit.waiting)
         return {
             listener: Gate(
@@ -88,6 +89,11 @@ class Access:
             )
             for listener in addresses
         }
+
+    def note_opened(self, directory: DataDirectory) -> None:
+        """Write the format that the opening of the directory made into the audit log."""
+        if self.audit is not None and directory.formatted is not None:
+            self.audit.change(formatted(directory.formatted.key, directory.cluster_id))
 
     def note_fact(self, name: str, fields: Mapping[str, object]) -> None:
         """Write what the quorum has decided into the audit log, if it concerns access."""

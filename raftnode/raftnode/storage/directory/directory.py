@@ -80,7 +80,13 @@ class DataDirectory:
     """An open data directory; close it to release the lock."""
 
     def __init__(
-        self, files: Files, root: Path, lock: File, meta: MetaProperties, state: QuorumState
+        self,
+        files: Files,
+        root: Path,
+        lock: File,
+        meta: MetaProperties,
+        state: QuorumState,
+        formatted: Format | None,
     ) -> None:
         self._files = files
         self._root = root
@@ -90,6 +96,8 @@ class DataDirectory:
         self._latch: Latch | None = None
         self._incarnation = Incarnation()
         self._incarnation_lock = threading.Lock()
+        self.formatted = formatted
+        """The format that this opening made or finished; None: the directory had one."""
         self.peer_marks: Mapping[ReplicaKey, Mark] = {}
         """The latest known start of each other replica, the longest unseen first (S3)."""
         self.log_directory = root / LOG_DIRECTORY
@@ -142,14 +150,13 @@ class DataDirectory:
         node_id: NodeId,
         make_id: Callable[[], uuid.UUID],
     ) -> DataDirectory:
-        unfinished = read_unfinished_format(files, path)
-        if unfinished is not None:
-            write_format(files, path, unfinished)
-        elif is_empty(files.listdir(path)):
-            own = ReplicaKey(node_id, random_directory_id(make_id))
-            write_format(files, path, Format(own))
+        wanted = read_unfinished_format(files, path)
+        if wanted is None and is_empty(files.listdir(path)):
+            wanted = Format(ReplicaKey(node_id, random_directory_id(make_id)))
+        if wanted is not None:
+            write_format(files, path, wanted)
         identity = read_identity(files, path)
-        directory = cls(files, path, lock, identity.meta, identity.stored.state)
+        directory = cls(files, path, lock, identity.meta, identity.stored.state, wanted)
         directory._start(node_id)
         return directory
 

@@ -93,7 +93,8 @@ def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     lost: list[int] = []
-    audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
+    audit = AuditLog(tmp_path / "audit")
+    audit.observe(lambda: lost.append(1))
 
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -108,6 +109,28 @@ def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
     audit.close()
     assert len(lost) == 2
     assert [line.get("lost") for line in lines(tmp_path / "audit")] == [2, None]
+
+
+@pytest.mark.without(
+    "access.audit_log:AuditLog.observe", "range(self._lost_unobserved)", "range(0)"
+)
+def test_a_line_that_is_lost_before_the_metrics_exist_is_counted_once_they_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    audit = AuditLog(tmp_path / "audit")
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module.os, "write", fail)
+        audit.change(CHANGED)
+        audit.change(CHANGED)
+        assert audit.flush()
+    lost: list[int] = []
+    audit.observe(lambda: lost.append(1))
+    audit.close()
+    assert len(lost) == 2
 
 
 def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path):
@@ -183,7 +206,8 @@ def refused(number: int) -> AuditRecord:
 def test_with_a_full_queue_no_change_begins_and_lost_lines_are_counted(tmp_path: Path):
     lost: list[int] = []
     with FullPipe(tmp_path / "audit") as pipe:
-        audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
+        audit = AuditLog(tmp_path / "audit")
+        audit.observe(lambda: lost.append(1))
         with capture_logs() as logged:
             for number in range(REFUSAL_LINES + 100):
                 audit.refusal(refused(number))
@@ -217,7 +241,8 @@ def test_the_end_waits_for_a_file_that_hangs_within_a_bound(tmp_path: Path):
     lost: list[int] = []
     others = audit_threads()
     with FullPipe(tmp_path / "audit"), capture_logs() as logged:
-        audit = AuditLog(tmp_path / "audit", on_lost=lambda: lost.append(1))
+        audit = AuditLog(tmp_path / "audit")
+        audit.observe(lambda: lost.append(1))
         for _ in range(3):
             audit.change(CHANGED)
         started_s = time.monotonic()

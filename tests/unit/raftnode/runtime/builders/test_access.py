@@ -18,6 +18,7 @@ from raftnode.api.listeners import Listener
 from raftnode.core.types import Endpoint, NodeId, ReplicaKey
 from raftnode.runtime.builders.access import AUDITED_FACTS, Access, read_access
 from raftnode.settings import NodeSettings
+from raftnode.storage.directory.directory import DataDirectory
 from raftnode.tls.failures import Reason
 from raftnode.tls.handshakes import FailureLog
 from raftnode.transport.hello import RefusalReason
@@ -80,6 +81,27 @@ def test_what_the_quorum_decides_about_access_leaves_a_line(tmp_path: Path, name
     assert fields["event"] == name
     assert fields["authenticated_by"] == "quorum"
     assert json.loads(fields["target"]) == {"epoch": 3}
+
+
+@pytest.mark.without(
+    "runtime.builders.access:Access.note_opened", "directory.formatted is not None", "False"
+)
+def test_an_opening_that_formats_leaves_a_line_and_no_other_does(tmp_path: Path):
+    path = tmp_path / "audit"
+    (tmp_path / "data").mkdir()
+    keys: list[ReplicaKey] = []
+    for _ in range(2):
+        access = Access(audit=AuditLog(path))
+        directory = DataDirectory.open(tmp_path / "data", NodeId(7))
+        access.note_opened(directory)
+        keys.append(directory.key)
+        directory.close()
+        access.close()
+    written = path.read_text()
+    assert written.count("\n") == 1
+    line = json.loads(written)
+    assert json.loads(line["target"]) == {"replica": str(keys[0]), "cluster_id": None}
+    assert (line["event"], line["operation"]) == ("changed", "format")
 
 
 def test_other_facts_leave_no_line(tmp_path: Path):

@@ -8,14 +8,14 @@ import pytest
 from tests.unit.raftnode.storage.conftest import KEY, LATCH, LOG, ONE, ROOT, blank, open_on, used
 
 from proofkit.faultdisk import Fault, FaultDisk
-from raftnode.core.state import QuorumState
+from raftnode.core.state import Latch, QuorumState
 from raftnode.errors import (
     ConfigurationError,
     StorageFailedError,
     StorageIdentityError,
 )
 from raftnode.storage.directory.directory import format_storage
-from raftnode.storage.directory.identity import random_directory_id
+from raftnode.storage.directory.identity import Format, random_directory_id
 from raftnode.storage.files import Files
 
 pytestmark = pytest.mark.rule("S2")
@@ -45,6 +45,33 @@ def test_an_empty_directory_gets_a_fresh_uuid_in_three_places() -> None:
     again = open_on(disk)
     assert (again.key, again.incarnation) == (directory.key, 2)
     assert open_on(blank(1)).key != directory.key
+
+
+@pytest.mark.without(
+    "storage.directory.directory:DataDirectory._open",
+    "identity.stored.state, wanted)",
+    "identity.stored.state, Format(ReplicaKey(node_id, identity.meta.directory_id)))",
+)
+def test_a_directory_says_which_format_its_opening_made() -> None:
+    disk = blank()
+    directory = open_on(disk)
+    assert directory.formatted == Format(directory.key)
+    directory.close()
+    assert open_on(disk).formatted is None
+
+
+@pytest.mark.parametrize("latch", [None, LATCH])
+def test_a_directory_says_which_format_its_opening_finished(latch: Latch | None) -> None:
+    disk = blank()
+    fault = Fault("unlink", errno.EIO, path_part="formatting")
+    disk.faults.append(fault)
+    with pytest.raises(StorageFailedError):
+        format_storage(ROOT, ONE, files=Files(disk), directory_id=KEY.directory_id, latch=latch)
+    disk.faults.clear()
+    directory = open_on(disk)
+    assert directory.formatted == Format(KEY, latch)
+    directory.close()
+    assert open_on(disk).formatted is None
 
 
 def test_fresh_uuids_never_begin_with_a_dash() -> None:

@@ -55,7 +55,7 @@ OTHERWISE: dict[tuple[str, str, str], str] = {
         for record in _RECORDS
     },
     **{
-        (operation, "cluster_id", "another"): "CLUSTER_ID_MISMATCH"
+        (operation, "cluster_id", "another"): "INCONSISTENT_CLUSTER_ID"
         for operation in ("AddVoter", "RemoveVoter", "Reassign", "CancelReassignment")
     },
     ("AddVoter", "voter.node_id", "another"): "NOT_AN_OBSERVER",
@@ -72,7 +72,7 @@ OTHERWISE: dict[tuple[str, str, str], str] = {
     ("Form", "cluster_id", "another"): "ALREADY_FORMED",
     ("Form", "voters.0.node_id", "another"): "ALREADY_FORMED",
     ("Form", "voters.0.directory_id", "another"): "ALREADY_FORMED",
-    ("Join", "cluster_id", "another"): "CLUSTER_ID_MISMATCH",
+    ("Join", "cluster_id", "another"): "INCONSISTENT_CLUSTER_ID",
 }
 """What a rule of the quorum says to a value that the model allows; CancelReassignment's rows are of
 a target that is under way, for without one there is nothing to take back, and nothing to refuse."""

@@ -388,7 +388,7 @@ class MemoryService:
         """See `NodeService`."""
         self._raise_failure()
         if self._cluster_id not in {None, request.cluster_id}:
-            raise refusal("CLUSTER_ID_MISMATCH", f"this node belongs to {self._cluster_id!r}")
+            raise refusal("INCONSISTENT_CLUSTER_ID", f"this node belongs to {self._cluster_id!r}")
         self._cluster_id = request.cluster_id
 
     # Inside.

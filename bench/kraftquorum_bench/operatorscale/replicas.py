@@ -181,7 +181,7 @@ class SimulatedQuorum:
         self._act()
         disk = self.running[node_id]
         if disk.cluster_id not in {None, request.cluster_id}:
-            raise RefusedError("CLUSTER_ID_MISMATCH", f"the node is of {disk.cluster_id}")
+            raise RefusedError("ALREADY_FORMED", f"the node is of {disk.cluster_id}")
         disk.cluster_id = self.cluster_id = request.cluster_id
         if not self.voters:
             self.voters = {(v.node_id, v.directory_id): None for v in request.voters}

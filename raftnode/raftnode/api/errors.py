@@ -21,7 +21,7 @@ Outcome = Literal["not_done", "unknown"]
 
 DOCUMENT_NAMES: dict[str, str] = {
     "NOT_LEADER": "NOT_LEADER_FOR_PARTITION",
-    "CLUSTER_ID_MISMATCH": "INVALID_CLUSTER_ID",
+    "INCONSISTENT_CLUSTER_ID": "INVALID_CLUSTER_ID",
     "OFFSET_OUT_OF_RANGE": "OFFSET_OUT_OF_RANGE",
     "INVALID_REQUEST": "INVALID_REQUEST",
     "NOT_AN_OBSERVER": "INVALID_REQUEST",
@@ -196,11 +196,10 @@ ERRORS: dict[str, ErrorKind] = {
         409, "The node has another cluster id or another latch than the request."
     ),
     "NOT_LISTED": ErrorKind(409, "The voters in the request do not list this replica."),
-    "CLUSTER_ID_MISMATCH": ErrorKind(409, "The node belongs to another cluster."),
     "INCONSISTENT_CLUSTER_ID": ErrorKind(
         409,
-        "The header `X-Kraftquorum-Cluster-Id` names another cluster than the node's; nothing was "
-        "done.",
+        "The header `X-Kraftquorum-Cluster-Id`, or `cluster_id` in the body, names another cluster "
+        "than the node's; nothing was done.",
     ),
     # Audit.
     "AUDIT_LOG_FULL": ErrorKind(

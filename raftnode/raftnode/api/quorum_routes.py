@@ -28,7 +28,6 @@ from raftnode.api.service import NodeService
 
 _BODY_MAX_BYTES = 64 << 10
 _CHANGE_ERRORS = (
-    "CLUSTER_ID_MISMATCH",
     "NOT_LEADER",
     "NODE_BLANK",
     "STALE_VOTER_RECORD",
@@ -55,12 +54,12 @@ def check_cluster(service: NodeService, cluster_id: str | None) -> None:
     """Refuse a voter change that is meant for another cluster (P3, P28: AddVoter's ClusterId).
 
     Raises:
-        RequestError: CLUSTER_ID_MISMATCH.
+        RequestError: INCONSISTENT_CLUSTER_ID.
     """
     own = service.cluster_id
     if None not in {own, cluster_id} and own != cluster_id:
         raise refusal(
-            "CLUSTER_ID_MISMATCH",
+            "INCONSISTENT_CLUSTER_ID",
             f"the request is for cluster {cluster_id!r}, this node belongs to {own!r}",
         )
 
@@ -240,6 +239,6 @@ def quorum_routes(service: NodeService) -> tuple[Route, ...]:
             ADMIN,
             json_body=JoinRequest,
             response=NodeInfo,
-            errors=("CLUSTER_ID_MISMATCH", "ALREADY_FORMED", "SHUTTING_DOWN"),
+            errors=("ALREADY_FORMED", "SHUTTING_DOWN"),
         ),
     )

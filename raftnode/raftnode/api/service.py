@@ -292,6 +292,6 @@ class NodeService(Protocol):
         """Store the cluster id of a quorum to observe, durably; the same id again is no error.
 
         Raises:
-            RequestError: CLUSTER_ID_MISMATCH, ALREADY_FORMED.
+            RequestError: INCONSISTENT_CLUSTER_ID, ALREADY_FORMED.
         """
         ...

@@ -308,7 +308,7 @@ class Service:
             )
         except RequestError as error:
             if error.error == "ALREADY_FORMED":
-                raise refusal("CLUSTER_ID_MISMATCH", str(error)) from None
+                raise refusal("INCONSISTENT_CLUSTER_ID", str(error)) from None
             raise
 
     # -- clients ---------------------------------------------------------------------------

@@ -30,7 +30,13 @@ def test_what_another_time_or_node_may_serve_is_retriable(name: str):
 
 @pytest.mark.parametrize(
     "name",
-    ["INVALID_REQUEST", "STALE_VOTER_RECORD", "STORAGE_FULL", "LAST_VOTER", "CLUSTER_ID_MISMATCH"],
+    [
+        "INVALID_REQUEST",
+        "STALE_VOTER_RECORD",
+        "STORAGE_FULL",
+        "LAST_VOTER",
+        "INCONSISTENT_CLUSTER_ID",
+    ],
 )
 def test_what_would_be_refused_again_is_not(name: str):
     assert not ERRORS[name].retriable

@@ -385,7 +385,7 @@ async def test_voter_change_for_another_cluster_is_refused_before_anything_else(
     ]
     for path, body in requests:
         error = await api.refused("POST", f"/v1/quorum/{path}", {**body, "cluster_id": "other"})
-        assert (error.error, error.outcome) == ("CLUSTER_ID_MISMATCH", "not_done")
+        assert (error.error, error.outcome) == ("INCONSISTENT_CLUSTER_ID", "not_done")
     assert api.service.describe_node().voters == before
     own = {**requests[0][1], "cluster_id": quorum.cluster_id}
     assert (await api.call("POST", "/v1/quorum/voters", own))[0] == 200
@@ -450,7 +450,7 @@ async def test_join_makes_an_observer_of_that_cluster_only(blank: Api):
     _, node, _ = await blank.call("POST", "/v1/join", {"cluster_id": "c"})
     assert (node["cluster_id"], node["role"]) == ("c", "observer")
     error = await blank.refused("POST", "/v1/join", {"cluster_id": "d"})
-    assert error.error == "CLUSTER_ID_MISMATCH"
+    assert error.error == "INCONSISTENT_CLUSTER_ID"
 
 
 # The node.

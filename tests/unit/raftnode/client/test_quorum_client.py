@@ -182,7 +182,7 @@ async def test_blank_node_is_described_formed_and_joined():
         formed = await client.form(at, FormRequest(cluster_id="c", voters=(own,)))
         assert formed.cluster_id == "c"
         assert (await client.join(other, JoinRequest(cluster_id="c"))).role == "observer"
-        with pytest.raises(RefusedError, match="CLUSTER_ID_MISMATCH"):
+        with pytest.raises(RefusedError, match="INCONSISTENT_CLUSTER_ID"):
             await client.join(other, JoinRequest(cluster_id="d"))
 
 

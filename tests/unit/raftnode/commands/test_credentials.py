@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.main import get_command
 from typer.testing import CliRunner
 
+from commandtree import commands_of
 from proofkit.certificates import Authority, CertificateFiles, replace_file
 from proofkit.guardednode import CLUSTER_ID, GuardedNode, guarded_node
 from raftnode.cli import make_app
@@ -30,20 +28,11 @@ FLAGS = (
 )
 
 
-def leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    children = getattr(command, "commands", None)
-    if children is None:
-        yield path, command
-    else:
-        for name, child in children.items():
-            yield from leaves(f"{path} {name}".strip(), child)
-
-
 def test_every_command_that_asks_a_node_takes_credentials_by_flag_and_by_environment():
     asking = {
-        path: {name: option for option in command.params for name in option.opts}
-        for path, command in leaves("", get_command(make_app()))
-        if {"timeout_ms", "hosts_file"} <= {option.name for option in command.params}
+        path: options
+        for path, options in commands_of(make_app()).items()
+        if {"--timeout-ms", "--hosts-file"} <= options.keys()
     }
     assert len(asking) == 13
     for path, options in asking.items():

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 import structlog
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
 
 from raftnode.api.authorization import CALLER, Caller
 from raftnode.api.client_connection import ClientConnection
@@ -197,6 +197,10 @@ class SessionRoute:
 
     async def _receive(self, websocket: web.WebSocketResponse, session: Session) -> None:
         async for message in websocket:
+            if message.type is WSMsgType.ERROR:
+                if isinstance(message.data, WebSocketError):
+                    raise SessionFault(f"no message of a WebSocket: {message.data}")
+                return  # the client answers no pings: it has gone
             if message.type is not WSMsgType.BINARY:
                 raise SessionFault("a text message; send binary ones")
             await session.take(message.data)

@@ -32,6 +32,7 @@ Disks and processes:
 - `guardednode`: a node's API behind TLS and a token, for tests of clients;
 - `faultynode`: a node whose storage calls or event loop hang, slow down or fail on demand;
 - `countednode`: a node that counts what it does;
+- `oldernode`: a node that does not know finished batches;
 - `tracednode`: a node that records what its core does;
 - `busyclients`: clients that write and read continuously, and how long they waited;
 - `floods`: thousands of clients at once that use a node up;

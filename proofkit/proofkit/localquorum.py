@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from proofkit import countednode, faultynode, tracednode
+from proofkit import countednode, faultynode, oldernode, tracednode
 from proofkit.faultynode import NodeFaults
 from proofkit.loopback import LoopbackNetwork
 from proofkit.quorumsecurity import ADMIN, QuorumSecurity
@@ -128,6 +128,10 @@ class LocalNode:
         self.command = countednode.COMMAND
         self.environment[countednode.FILE] = str(path)
         return path
+
+    def make_older(self) -> None:
+        """Let its next starts be of the program before finished batches."""
+        self.command = oldernode.COMMAND
 
     def start(self) -> None:
         """Start the process on the present content of the directory."""

@@ -192,6 +192,14 @@ MUTANTS = [
         "pass",
         seed=3,
     ),
+    Mutant(
+        "takes-a-batch-of-many-records-for-one-record",
+        leadership.handle_append,
+        "base + event.record_count - 1",
+        "base",
+        seed=1,
+        breaks="NothingAcknowledgedIsLost",
+    ),
 ]
 
 

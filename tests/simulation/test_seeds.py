@@ -76,6 +76,12 @@ def test_a_seed_with_leases_and_fetches_ahead_meets_what_they_are_about():
     assert all(outcome.faults[name] for name in ("lease_reads", "tempted", "fetched_ahead"))
 
 
+def test_a_seed_whose_clients_finish_batches_appends_many_of_many_records():
+    """One world of four has such clients."""
+    assert [seed for seed in range(17) if build(seed).writer.finishes] == [4, 7, 13, 16]
+    assert run_seed(4).faults["finished_batches"] > 50
+
+
 def test_seeds_with_slow_nodes_meet_what_they_are_about():
     """Two worlds of eight have them, and in each progress is demanded beside them."""
     assert [seed for seed in range(8) if build(seed).nodes[0].slow] == [5, 7]

@@ -75,6 +75,7 @@ def summary(outcomes: list[Outcome], failed: int, seconds: float) -> str:
         "epochs": sum(o.epochs for o in outcomes),
         "acknowledged": sum(o.acknowledged for o in outcomes),
         "unknown": sum(o.unknown for o in outcomes),
+        "finished_batches": faults["finished_batches"],
         "voters_added": sum(o.changes["add"] for o in outcomes),
         "voters_removed": sum(o.changes["remove"] for o in outcomes),
         "transfers": sum(o.changes["transfer"] for o in outcomes),

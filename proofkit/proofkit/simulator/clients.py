@@ -40,19 +40,46 @@ class Writer:
 
     world: World
     outcomes: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    record_counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    """How many records the batch of a value has."""
+    finishes: random.Random | None = None
+    """Chooses the batches of clients that finish theirs, in worlds that have such clients."""
     written: int = 0
     acknowledged_end: Offset = FIRST_OFFSET
     """One past the last acknowledged record: what every later read must see."""
 
     def write(self) -> bytes | None:
-        """Send a value to a node that takes itself for the leader; None: there is none."""
+        """Send one or more values, a batch each, to a node that takes itself for the leader.
+
+        Returns:
+            The last value; None: there is no such node.
+        """
         leaders = self.world.believed_leaders()
         if not leaders:
             return None
         node = self.world.rng.choice(leaders)
+        value: bytes | None = None
+        for record_count in self._batches():
+            if node.core is not None:  # it may have died over the batch before
+                value = self._send(node, record_count)
+        return value
+
+    def _batches(self) -> list[int]:
+        """The number of records of each batch that a node gives its core in one go.
+
+        Finished batches stay apart, so there may be several; other writes share a batch.
+        """
+        if self.finishes is None or self.finishes.random() < 0.5:
+            return [1]
+        counts = self.finishes.choices([1, 2, 7, 100], k=self.finishes.randint(1, 3))
+        self.world.faults.counts["finished_batches"] += sum(count > 1 for count in counts)
+        return counts
+
+    def _send(self, node: SimNode, record_count: int) -> bytes:
         self.written += 1
         value = b"write-%d" % self.written
         self.outcomes[value] = "open"
+        self.record_counts[value] = record_count
         call = self.world.keyvalue.wrote(self.written, value)
 
         def ended(outcome: str, last: Offset = NO_OFFSET) -> None:
@@ -67,7 +94,7 @@ class Writer:
                 unknown = isinstance(answer, Refused) and answer.outcome == "unknown"
                 ended("unknown" if unknown else "refused")
 
-        node.ask(lambda request_id: AppendRequested(request_id, value, 1), answered)
+        node.ask(lambda request_id: AppendRequested(request_id, value, record_count), answered)
         return value
 
     def _end(self, value: bytes, outcome: str, last: Offset) -> None:

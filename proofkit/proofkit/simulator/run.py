@@ -24,6 +24,9 @@ HEALED_MS = 30_000
 SLOW = frozenset({5, 7})
 """In which worlds nodes may be slow but alive, by the remainder of the seed by eight."""
 
+FINISHING = frozenset({4, 7, 13, 16})
+"""In which worlds clients finish batches of many records, by the remainder of the seed by 17."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -114,6 +117,8 @@ def _configure(world: World) -> None:
     if announces(world.seed):
         world.config = replace(world.config, announces_blank=True)
         world.tells_observers = False
+    if world.seed % 17 in FINISHING:
+        world.writer.finishes = random.Random(f"{world.seed} batches")
     if world.seed % 8 in SLOW:
         world.faults.slow_down_too(rng)
         for node in world.nodes:
@@ -253,7 +258,12 @@ def _target_waited_for(world: World) -> str | None:
 
 def _check_writes(world: World) -> None:
     """Nothing acknowledged is lost, nothing is there twice, nothing refused is there."""
-    counts = Counter(batch.data for batch in world.checker.committed_log if batch.data)
+    committed = [batch for batch in world.checker.committed_log if batch.data]
+    counts = Counter(batch.data for batch in committed)
+    for batch in committed:
+        records, sent = batch.end_offset - batch.base_offset, world.writer.record_counts[batch.data]
+        if records != sent:
+            world.checker.fail("NothingAcknowledgedIsLost", f"{batch}: {sent} records were sent")
     for value, outcome in world.writer.outcomes.items():
         count = counts[value]
         if count > 1:

@@ -32,6 +32,9 @@ from raftnode.logformat import (
     decode_batches,
     encode_control_batch,
     encode_data_batch,
+    encode_keyless_batch,
+    place_finished_batch,
+    read_finished_batch,
     stamp,
 )
 from raftnode.storage.directory.directory import DataDirectory
@@ -155,6 +158,8 @@ Story = Literal["plain", "trims", "slow"]
 that goes behind snapshots and is replaced by them; that, and flushes that take long."""
 STEPS: dict[Story, int] = {"plain": 30, "trims": 80, "slow": 50}
 """At least so many are in a history."""
+FINISHED = 0.25
+"""The share of the appended batches that clients have finished."""
 SETTINGS = (
     LogSettings(segment_bytes=700, now_ms=lambda: NOW_MS),
     LogSettings(segment_bytes=9000, now_ms=lambda: NOW_MS),
@@ -213,11 +218,22 @@ class _Author:
         made: list[Batch] = []
         for _ in range(self.rng.randint(1, 3)):
             end = made[-1].end_offset if made else self.end
-            sizes = self.rng.choices([3, 40, 300, 3000], [2, 3, 3, 1], k=self.rng.randint(1, 3))
-            records = [Record(b"key %d" % size, self.rng.randbytes(size)) for size in sizes]
-            data = stamp(encode_data_batch(records, 7), end, self.epoch)
-            made.append(Batch(end, Offset(end + len(records) - 1), self.epoch, data))
+            data, count = self._finished() if self.rng.random() < FINISHED else self._gathered()
+            data = stamp(data, end, self.epoch)
+            made.append(Batch(end, Offset(end + count - 1), self.epoch, data))
         yield self._appended(tuple(made))
+
+    def _gathered(self) -> tuple[bytes, int]:
+        """A batch that the leader encodes, and the number of its records."""
+        sizes = self.rng.choices([3, 40, 300, 3000], [2, 3, 3, 1], k=self.rng.randint(1, 3))
+        records = [Record(b"key %d" % size, self.rng.randbytes(size)) for size in sizes]
+        return encode_data_batch(records, 7), len(records)
+
+    def _finished(self) -> tuple[bytes, int]:
+        """A batch that a client has finished: many records without keys."""
+        sizes = self.rng.choices([0, 3, 40, 300], k=self.rng.randint(8, 60))
+        data = encode_keyless_batch([self.rng.randbytes(size) for size in sizes], 0)
+        return place_finished_batch(read_finished_batch(data, len(sizes)), 7), len(sizes)
 
     def _appended(self, made: tuple[Batch, ...]) -> Append:
         self.batches += made

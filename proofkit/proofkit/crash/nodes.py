@@ -20,19 +20,21 @@ import signal
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from proofkit.crash.durable_end import WatchedCalls
-from proofkit.crash.history import LossError, preallocates
+from proofkit.crash.history import LossError, content_from, preallocates
 from proofkit.crash.processes import in_a_process
 from proofkit.crash.sigkill import MOMENTS
 from proofkit.loopback import claim_loopback
 from raftnode.client import QuorumClient
+from raftnode.client.errors import ClientError
 from raftnode.core.state import Latch
 from raftnode.core.types import FIRST_OFFSET, Endpoint, NodeId, Offset, ReplicaKey, Voter, VoterSet
-from raftnode.errors import RequestError
 from raftnode.logformat import iter_records
 from raftnode.runtime.process.tasks import Tasks
 from raftnode.runtime.server import Node
@@ -56,12 +58,36 @@ HANGS, IS_SLOW, SLOW_S_MAX = 0.02, 0.4, 0.15
 """Shares of the flushes that never return, and that are slow or worse; how slow, in seconds."""
 _WRITERS = 4
 _VALUE_BYTES = 300
+_BATCH_RECORDS = 700
+"""Of a finished batch: 64 KiB, the least that a node takes, and a little more."""
+_BATCH_BYTES_MAX = 80 << 10
 _CHECK_SNAPSHOTS_S = 0.02
-_COVERED, _ACKNOWLEDGED = b"covered", b"acknowledged"
-"""What a line says: the log's durable end; a write's number and offset."""
+_COVERED, _PUT, _APPENDED = b"covered", b"put", b"appended"
+"""What a line says: the log's durable end; the number and last offset of an acknowledged write."""
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """The writes that a node acknowledged."""
+
+    puts: list[int] = field(default_factory=list[int])
+    """Their numbers."""
+    appends: dict[int, Offset] = field(default_factory=dict[int, Offset])
+    """The last offset of each finished batch, by its number."""
+
+    @property
+    def count(self) -> int:
+        """Of all writes."""
+        return len(self.puts) + len(self.appends)
+
+
+def finishes(seed: int) -> bool:
+    """Whether clients of a seed finish batches; of half of the nodes they do."""
+    return seed % 4 in {1, 2}
 
 
 def _settings(directory: Path, host: str, seed: int) -> NodeSettings:
+    batch_bytes_max = _BATCH_BYTES_MAX if finishes(seed) else 8192
     return NodeSettings(
         node_id=NODE_ID,
         log_dir=directory,
@@ -72,8 +98,8 @@ def _settings(directory: Path, host: str, seed: int) -> NodeSettings:
         election_timeout_ms=50,
         request_timeout_ms=100,
         election_backoff_max_ms=10,
-        segment_bytes=8192,
-        max_batch_bytes=8192,
+        segment_bytes=batch_bytes_max,
+        max_batch_bytes=batch_bytes_max,
         record_max_bytes=4096,
         max_record_bytes_between_snapshots=6000,
         # Every other one trims its log behind each snapshot.
@@ -87,6 +113,10 @@ def _settings(directory: Path, host: str, seed: int) -> NodeSettings:
 
 def _value(number: int) -> bytes:
     return b"%d " % number * (_VALUE_BYTES // (len(str(number)) + 1))
+
+
+def _batch(number: int) -> list[bytes]:
+    return [(b"%d %d " % (number, at)).ljust(96) for at in range(_BATCH_RECORDS)]
 
 
 async def _serve(
@@ -103,14 +133,24 @@ async def _serve(
         async with QuorumClient([settings.api_listen], timeout_ms=5000) as client:
             number = first
             while True:
-                with contextlib.suppress(RequestError, OSError):
+                with contextlib.suppress(ClientError, OSError):
                     done = await client.put(f"key-{number}", _value(number))
-                    tell(b"%s %d %d\n" % (_ACKNOWLEDGED, number, done.base_offset))
+                    tell(b"%s %d %d\n" % (_PUT, number, done.base_offset))
                     number += _WRITERS
+
+    async def append(number: int) -> None:
+        async with QuorumClient([settings.api_listen], timeout_ms=5000) as client:
+            while True:
+                number += 1  # no batch is sent twice
+                with contextlib.suppress(ClientError, OSError):
+                    done = await client.append(_batch(number))
+                    tell(b"%s %d %d\n" % (_APPENDED, number, done.last_offset))
 
     base = int.from_bytes(os.urandom(5), "big") * _WRITERS
     for writer in range(_WRITERS):
         tasks(write(base + writer), name=f"writer {writer}")
+    if settings.max_batch_bytes == _BATCH_BYTES_MAX:
+        tasks(append(base), name="writer of batches")
     await node.run()
 
 
@@ -175,32 +215,35 @@ def crash(root: Path, seed: int, *, is_slow: bool = False) -> int:
         raise LossError(f"the node ended with {-ended}")
     acknowledged = acknowledged_by(output)
     _check(directory, acknowledged)
-    return len(acknowledged)
+    return acknowledged.count
 
 
-def acknowledged_by(output: bytes) -> list[int]:
-    """Return the acknowledged numbers from a node's reports, in their order.
+def acknowledged_by(output: bytes) -> Acknowledged:
+    """Return the acknowledged writes from a node's reports, in their order.
 
     Raises:
         LossError: one of them was not durable yet.
     """
-    covered, numbers = FIRST_OFFSET, list[int]()
+    covered, acknowledged = FIRST_OFFSET, Acknowledged()
     for line in output.splitlines():
         what, *fields = line.split()
         if what == _COVERED:
             covered = max(covered, Offset(int(fields[0])))
             continue
-        number, offset = int(fields[0]), int(fields[1])
+        number, offset = int(fields[0]), Offset(int(fields[1]))
         if offset >= covered:
             raise LossError(
                 f"write {number} at offset {offset} was acknowledged before a sync that covers it "
                 f"had returned: the log was durable up to offset {covered}"
             )
-        numbers.append(number)
-    return numbers
+        if what == _APPENDED:
+            acknowledged.appends[number] = offset
+        else:
+            acknowledged.puts.append(number)
+    return acknowledged
 
 
-def _check(directory: Path, acknowledged: list[int]) -> None:
+def _check(directory: Path, acknowledged: Acknowledged) -> None:
     """Start on the directory and look for every acknowledged write.
 
     Raises:
@@ -210,9 +253,10 @@ def _check(directory: Path, acknowledged: list[int]) -> None:
     log = opened.open_log()
     store, _ = restore_state(opened.open_snapshots(2), log)
     _apply(store, log)
-    lost = [number for number in acknowledged if not _holds(store, number)]
+    lost = [number for number in acknowledged.puts if not _holds(store, number)]
     if lost:
         raise LossError(f"{len(lost)} acknowledged writes are gone, the first of them {lost[0]}")
+    _check_batches(log, acknowledged.appends)
     if log.start_offset == FIRST_OFFSET:
         whole = KeyValueStore()
         _apply(whole, log)
@@ -220,6 +264,27 @@ def _check(directory: Path, acknowledged: list[int]) -> None:
             raise LossError("the state by the snapshot is not the one by the log")
     log.close()
     opened.close()
+
+
+def _check_batches(log: Log, appends: dict[int, Offset]) -> None:
+    """Look for the acknowledged batches that the log was not trimmed behind.
+
+    Raises:
+        LossError: one is not where it was acknowledged, or one is there in part or twice.
+    """
+    values = {
+        record.offset: record.value
+        for record in iter_records(content_from(log, log.start_offset))
+        if record.key is None and record.value is not None and not record.is_control
+    }
+    for number, last in appends.items():
+        base = last + 1 - _BATCH_RECORDS
+        there = [values.get(Offset(base + at)) for at in range(_BATCH_RECORDS)]
+        if base >= log.start_offset and there != _batch(number):
+            raise LossError(f"the acknowledged batch {number} is not at offset {base}")
+    for number, count in Counter(value.split()[0] for value in values.values()).items():
+        if count != _BATCH_RECORDS:
+            raise LossError(f"{count} records of batch {int(number)}, which has {_BATCH_RECORDS}")
 
 
 def _holds(store: KeyValueStore, number: int) -> bool:

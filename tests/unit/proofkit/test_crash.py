@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proofkit.crash import __main__ as program
-from proofkit.crash import held_flush, power
+from proofkit.crash import held_flush, nodes, power
 from proofkit.crash.history import (
     PEER,
     SETTINGS,
@@ -40,7 +40,7 @@ from raftnode.core.records import Batch
 from raftnode.core.state import QuorumState
 from raftnode.core.types import Epoch, Offset
 from raftnode.errors import RaftnodeError, StorageCorruptError
-from raftnode.logformat import Record, SnapshotId, encode_data_batch, stamp
+from raftnode.logformat import Record, SnapshotId, encode_data_batch, iter_records, stamp
 from raftnode.storage.files import File, FileOperationError, Files
 from raftnode.storage.log import log as log_module
 from raftnode.storage.log.log import Log
@@ -62,6 +62,15 @@ def test_a_history_holds_every_kind_of_step() -> None:
     assert {type(step) for step in steps} == every | {Hold, Read, Behind, Release}
     waiting = {type(step.step) for step in steps if isinstance(step, Behind)}
     assert waiting == {Append, Truncate, Install}
+
+
+def test_histories_have_batches_that_clients_have_finished() -> None:
+    appended = [step for step in make_history(3) if isinstance(step, Append)]
+    batches = [batch for step in appended for batch in step.batches if not batch.control]
+    keyless = [not any(record.key for record in iter_records(batch.data)) for batch in batches]
+    assert 0 < keyless.count(True) < keyless.count(False)
+    for first in (0, 1):  # with the log trimmed, and not
+        assert {nodes.finishes(seed) for seed in range(first, 8, 2)} == {True, False}
 
 
 def test_a_quarter_of_the_histories_reserve_room_and_the_sample_has_some() -> None:
@@ -114,10 +123,10 @@ def test_an_unknown_kind_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["power", "trim", "install", "slow", "node", "slow-node"])
 def test_histories_begin_where_they_are_told_to(tmp_path: Path, kind: str) -> None:
     """Or each night would try the same."""
-    made = program.make_points(4, tmp_path, 1, (kind,), first=7)
+    made = program.make_points(4, tmp_path, 1, (kind,), first=8)
     # The first two of a trim are power cuts; the rest would kill processes.
     names = [name for _, name, _ in islice(made, 2)]
-    wanted = ["seed 7", "seed 8"] if "node" in kind else ["seed 7", "seed 7"]
+    wanted = ["seed 8", "seed 9"] if "node" in kind else ["seed 8", "seed 8"]
     assert [re.findall(r"seed \d+", name) for name in names] == [[one] for one in wanted]
 
 
@@ -371,6 +380,30 @@ def test_a_node_that_acknowledges_before_its_sync_returned_is_found_out(
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert f"LOST {kind}, seed" in ended.stdout
     assert "was acknowledged before a sync that covers it had returned" in ended.stdout
+
+
+def test_a_node_that_writes_other_records_than_a_client_has_finished_is_found_out(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "other.py"
+    script.write_text(
+        "import sys\n"
+        "from raftnode.runtime.writes import appends\n"
+        "from raftnode.logformat import encode_keyless_batch\n"
+        "from proofkit.crash import __main__ as program\n"
+        "def place(batch, now_ms):\n"
+        "    return encode_keyless_batch([b'0 '] * batch.record_count, now_ms)\n"
+        "appends.place_finished_batch = place\n"
+        "program.LOSSES_SHOWN = 1\n"
+        "sys.exit(program.main(['--points', '30', '--kinds', 'node', '--first', '1']))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, str(script)], check=False, capture_output=True, text=True
+    )
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert re.search(
+        r"LOST node, seed \d+: (the acknowledged batch|\d+ records of batch 0)", ended.stdout
+    )
 
 
 def test_the_oracle_names_what_is_gone(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ TARGETS = (
         "batch-finished",
         lambda data: finished_batch(with_checksums(data)),
         (DecodeError,),
-        (KEYLESS_BATCH,),
+        (KEYLESS_BATCH, encode_keyless_batch([b""] * 70, NOW_MS)),
         ("logformat.keyless.read_finished_batch",),
     ),
     Target(

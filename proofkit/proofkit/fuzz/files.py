@@ -129,7 +129,10 @@ def torn_batches(data: bytes) -> None:
 def finished_batch(data: bytes) -> None:
     """Check a client's batch: what passes is what a leader makes of the same values."""
     finished = read_finished_batch(data, 10_000)
-    values = [record.value for record in iter_records(data)]
+    try:
+        values = [record.value for record in iter_records(data)]
+    except DecodeError as error:
+        raise FuzzError(f"what passed cannot be read: {error}") from error
     if finished.record_count != len(values) or None in values:
         raise FuzzError(f"{finished.record_count} records, with the values {values!r}")
     made = encode_data_batch([Record(None, value) for value in values], NOW_MS)

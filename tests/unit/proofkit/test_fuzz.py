@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proofkit.fuzz.files import BATCHES, with_checksums
+from proofkit.fuzz.files import BATCHES, KEYLESS_BATCH, with_checksums
 from proofkit.fuzz.target import FuzzError, Target, same
 from proofkit.fuzz.targets import TARGETS
+from proofkit.mutation import taken_out
 from raftnode.logformat import decode_batches
+from raftnode.logformat.keyless import keyless_sizes
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "raftnode" / "raftnode"
@@ -126,6 +128,17 @@ def test_what_a_decoder_does_not_promise_is_a_fault():
         Target("hasty", hasty, (ValueError,), (b"four",), ()).run(b"two")
     with pytest.raises(FuzzError):
         Target("forgetful", forgetful, (ValueError,), (b"a",), ()).run(b"three")
+
+
+def test_a_finished_batch_that_passes_and_cannot_be_read_is_a_fault():
+    target = TARGETS["batch-finished"]
+    counts_a_header = KEYLESS_BATCH[:-1] + b"\2"
+    assert not target.run(counts_a_header)
+    with (
+        taken_out(keyless_sizes, "or data[position - 1]:", ":"),
+        pytest.raises(FuzzError, match="cannot be read"),
+    ):
+        target.run(counts_a_header)
 
 
 def test_checksums_are_put_right_so_that_what_is_behind_them_is_reached():

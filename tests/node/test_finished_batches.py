@@ -108,11 +108,13 @@ async def mute_client(node: LocalNode) -> AsyncGenerator[None]:
         yield
 
 
-async def test_many_clients_at_once_are_served_beside_one_that_reads_no_answers(
+async def test_a_slow_leader_serves_many_clients_beside_one_that_reads_no_answers(
     quorum: LocalQuorum,
 ) -> None:
+    faults = [node.make_faulty() for node in quorum.nodes[:3]]
     await quorum.form(3)
     leader = await quorum.leader()
+    faults[leader.node_id].slow("sync", 100)
     async with QuorumClient([leader.api]) as client:
         for number in range(20):  # so that there is a megabyte to read
             await client.append(batch_of(-2, number))

@@ -13,8 +13,7 @@ from proofkit.fuzz.files import BATCHES, KEYLESS_BATCH, with_checksums
 from proofkit.fuzz.target import FuzzError, Target, same
 from proofkit.fuzz.targets import TARGETS
 from proofkit.mutation import taken_out
-from raftnode.logformat import decode_batches
-from raftnode.logformat.keyless import keyless_sizes
+from raftnode.logformat import decode_batches, read_finished_batch
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "raftnode" / "raftnode"
@@ -135,7 +134,7 @@ def test_a_finished_batch_that_passes_and_cannot_be_read_is_a_fault():
     counts_a_header = KEYLESS_BATCH[:-1] + b"\2"
     assert not target.run(counts_a_header)
     with (
-        taken_out(keyless_sizes, "or data[position - 1]:", ":"),
+        taken_out(read_finished_batch, "if sizes is None:", "if False:"),
         pytest.raises(FuzzError, match="cannot be read"),
     ):
         target.run(counts_a_header)

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry
 
-from kraftquorum_operator.judge.certificates import expiries
 from kraftquorum_operator.judge.copies import copied_voters
+from kraftquorum_operator.judge.expiry import ca_expiries, expiries
 from kraftquorum_operator.model.observation import Observation, Quorum, ReplicaId
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.status import Operation
@@ -27,7 +27,7 @@ from raftnode.api.metric_table import CounterRow, GaugeRow, HistogramRow, InfoRo
 QUORUM = ("namespace", "quorum")
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 ACTIONS = tuple(kind.__name__ for kind in get_args(Action))
-CERTIFICATES = ("node", "operator", "ca")
+CERTIFICATES = ("node", "operator")
 RESULTS = ("action", "wait", "done", "error", "standby")
 
 
@@ -89,9 +89,13 @@ class Metrics(MetricTable[Any]):
         "Pods whose node exited with an exit code that concerns its disk, not ready since."
     )
     certificate_expiry_timestamp_seconds = _gauge(
-        "When the first certificate of a kind expires: node, operator or ca. No series without "
-        "TLS.",
+        "When the first certificate of a kind expires: node or operator. No series without TLS.",
         "certificate",
+    )
+    ca_expiry_timestamp_seconds = _gauge(
+        "When a CA that the nodes trust expires; `ca` has the first 16 digits of its SHA-256 "
+        "fingerprint. No series without TLS.",
+        "ca",
     )
     api_requests = CounterRow(
         "Requests to the API server (by verb and class of status) and to nodes (by request and "
@@ -115,6 +119,7 @@ class Metrics(MetricTable[Any]):
         self.operator.info({"version": version})
         self._guards: dict[tuple[str, str], str] = {}
         self._steps: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._cas: dict[tuple[str, str], frozenset[str]] = {}
         self._in_progress: dict[tuple[str, str], list[Operation]] = {}
         self._begun: set[tuple[str, str]] = set()
 
@@ -202,6 +207,12 @@ class Metrics(MetricTable[Any]):
                 self.certificate_expiry_timestamp_seconds.labels(*key, kind).set(times[kind])
             else:
                 self.certificate_expiry_timestamp_seconds.remove(*key, kind)
+        trusted, shown = ca_expiries(observation), self._cas.get(key, frozenset())
+        for ca, end_s in trusted.items():
+            self.ca_expiry_timestamp_seconds.labels(*key, ca).set(end_s)
+        for gone in shown - trusted.keys():
+            self.ca_expiry_timestamp_seconds.remove(*key, gone)
+        self._cas[key] = frozenset(trusted)
 
     def _observe_operations(
         self, key: tuple[str, str], spec: QuorumSpec, observation: Observation
@@ -248,6 +259,7 @@ class Metrics(MetricTable[Any]):
     def _hide(self, key: tuple[str, str]) -> None:
         self._guards.pop(key, None)
         self._steps.pop(key, None)
+        self._cas.pop(key, None)
         self._in_progress.pop(key, None)
         labels = {"namespace": key[0], "quorum": key[1]}
         for row in self.rows():

@@ -49,14 +49,21 @@ class Authority:
         pem: its certificate.
     """
 
-    def __init__(self, name: str = "test CA", *, valid_for: dt.timedelta = 24 * HOUR) -> None:
+    def __init__(
+        self,
+        name: str = "test CA",
+        *,
+        valid_for: dt.timedelta = 24 * HOUR,
+        above: Authority | None = None,
+    ) -> None:
+        """Make one that signs itself, or that the CA `above` signs; it may have expired."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self._valid_for = valid_for
+        self._signer = above or self
         self.pem = b""
-        self.renew()
+        self.renew(valid_for)
 
-    def renew(self) -> None:
+    def renew(self, valid_for: dt.timedelta = 24 * HOUR) -> None:
         """Make another certificate of the CA, with the previous key."""
         now = dt.datetime.now(dt.UTC)
         usage = x509.KeyUsage(
@@ -73,17 +80,17 @@ class Authority:
         certificate = (
             x509.CertificateBuilder()
             .subject_name(self._name)
-            .issuer_name(self._name)
+            .issuer_name(self._signer._name)  # noqa: SLF001 - of this class
             .public_key(self._key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 24 * HOUR)
-            .not_valid_after(now + self._valid_for)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .not_valid_after(now + valid_for)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False
             )
-            .sign(self._key, hashes.SHA256())
+            .sign(self._signer._key, hashes.SHA256())  # noqa: SLF001 - of this class
         )
         self.pem = certificate.public_bytes(serialization.Encoding.PEM)
 

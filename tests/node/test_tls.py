@@ -797,3 +797,43 @@ async def test_a_node_with_damaged_storage_answers_probes_in_tls(
                 return (await answer.text()) if answer.status == 503 else None
 
         assert "must be replaced" in await eventually(told, what="an answer")
+
+
+def logged(node: LocalNode, event: str) -> list[dict[str, Any]]:
+    lines = (json.loads(line) for line in node.output().splitlines() if line.startswith("{"))
+    return [line for line in lines if line.get("event") == event]
+
+
+@pytest.mark.extended
+async def test_a_ca_that_expires_beside_a_valid_one_is_reported_once_and_stops_nothing(
+    tmp_path: Path, network: LoopbackNetwork, request: pytest.FixtureRequest
+):
+    async with quorum_of(tmp_path, network, request) as quorum:
+        assert quorum.security is not None
+        before = await quorum.form(3)
+        old = Authority("old", valid_for=dt.timedelta(seconds=5))
+        node = quorum.nodes[0]
+        ca_file = quorum.security.node_directory(0) / "ca.crt"
+        replace_file(ca_file, ca_file.read_bytes() + old.pem)
+        [ca] = read_certificates(old.pem)
+
+        async def has_expired() -> bool | None:
+            return bool(logged(node, "ca_expired")) or None
+
+        await eventually(has_expired, what="the log line about the expired CA")
+        await quorum.put("key", b"value")
+        [line] = logged(node, "ca_expired")
+        assert (line["sha256"], line["listener"], line["valid_cas"]) == (ca.sha256, "peer", 1)
+        metric = (
+            f'raftnode_tls_ca_expiry_timestamp_seconds{{ca="{ca.sha256[:16]}",listener="peer"}}'
+        )
+        assert (await metrics_of(quorum, node))[metric] == ca.not_after.timestamp()
+        assert logged(node, "certificate_expired") == []
+        replace_file(ca_file, quorum.security.authority.pem)
+
+        async def is_gone() -> bool | None:
+            return metric not in await metrics_of(quorum, node) or None
+
+        await eventually(is_gone, what="the end of the removed CA's series")
+        assert len(logged(node, "ca_expired")) == 1
+        assert (await quorum.describe()).epoch == before.epoch

@@ -13,6 +13,8 @@ from kraftquorum_observability.labels import (
 
 from .alert import NODE, NODE_UP, OF_QUORUM, PEER, Alert
 
+ACCEPTED_UNTIL = "raftnode_tls_certificate_accepted_until_timestamp_seconds"
+
 NODES: tuple[Alert, ...] = (
     Alert(
         "KraftquorumVoterStale",
@@ -83,27 +85,47 @@ sum by ({NODE_LABELS}, limit) (rate(raftnode_client_refusals_total[5m])) > 0.1
         "KraftquorumCertificateExpiring",
         "warning",
         f"""
-(min by ({NODE_LABELS}, listener) (raftnode_tls_certificate_expiry_timestamp_seconds) - time() > 0)
+(min by ({NODE_LABELS}, listener) ({ACCEPTED_UNTIL}) - time() > 0)
   < min by ({NODE_LABELS}, listener) (raftnode_tls_certificate_lifetime_seconds) / 10
 or
-(min by ({NODE_LABELS}, listener) (raftnode_tls_ca_expiry_timestamp_seconds) - time() > 0)
+(min by ({NODE_LABELS}, listener, ca) (raftnode_tls_ca_expiry_timestamp_seconds) - time() > 0)
   < 7 * 86400
 """,
         "5m",
         f"{NODE} has a certificate on its listener {{{{ $labels.listener }}}} that expires soon",
-        "The certificate that the listener presents, or a CA that it trusts, expires in "
-        "{{ $value | humanizeDuration }}, and no newer one is in force.",
+        "{{ with $labels.ca }}The CA {{ . }}, which the listener trusts,{{ else }}The certificate "
+        "that the listener presents, or the CA above it,{{ end }} expires in "
+        "{{ $value | humanizeDuration }}.",
     ),
     Alert(
         "KraftquorumCertificateExpired",
         "critical",
         f"""
-min by ({NODE_LABELS}, listener) (raftnode_tls_certificate_expiry_timestamp_seconds) - time() < 0
+min by ({NODE_LABELS}, listener) ({ACCEPTED_UNTIL}) - time() < 0
+or
+max by ({NODE_LABELS}, listener) (raftnode_tls_ca_expiry_timestamp_seconds) - time() < 0
 """,
         "1m",
         f"{NODE} has an expired certificate on its listener {{{{ $labels.listener }}}}",
-        "Clients and peers refuse new connections to this node. Connections that are open go on "
-        "until one end closes them.",
+        "The certificate that the listener presents, the CA above it, or every CA that the "
+        "listener trusts has expired. New connections with a certificate fail. Connections that "
+        "are open go on until one end closes them.",
+    ),
+    # Certificates of the CAs that are left work. An expired CA that signed the node's own
+    # certificate fires the alert above, too.
+    Alert(
+        "KraftquorumCaExpired",
+        "warning",
+        f"""
+min by ({NODE_LABELS}, listener, ca) (raftnode_tls_ca_expiry_timestamp_seconds) - time() < 0
+and on ({NODE_LABELS}, listener)
+  max by ({NODE_LABELS}, listener) (raftnode_tls_ca_expiry_timestamp_seconds) - time() > 0
+""",
+        "5m",
+        f"{NODE} trusts an expired CA on its listener {{{{ $labels.listener }}}}",
+        "The CA {{ $labels.ca }} has expired, and the listener trusts another one that is valid. "
+        "Certificates of the expired CA are refused. Once no certificate in use is of it, remove "
+        "it from the CA file.",
     ),
     Alert(
         "KraftquorumCertificateRefused",

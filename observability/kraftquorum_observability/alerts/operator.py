@@ -71,8 +71,9 @@ max {BY_QUORUM} (kraftquorum_condition{{condition="CertificatesFailing"}}) == 1
         "5m",
         f"The certificates of quorum {QUORUM_NAME} cannot be used, or expire soon",
         "The operator refuses the Secret that spec.tls names, cannot read it, or has not renewed a "
-        "certificate whose last sixth has begun. Nodes refuse expired certificates of each other. "
-        "The condition CertificatesFailing says which and why.",
+        "certificate whose last sixth has begun, or the nodes trust a CA that has expired. Nodes "
+        "refuse expired certificates of each other. The condition CertificatesFailing says which "
+        "and why.",
     ),
     # As the alert of the Kubernetes mixin for clients, with more room for few requests.
     Alert(

@@ -221,13 +221,23 @@ API = (
     Panel(
         "lines",
         "Validity of certificates",
-        "Time until the certificate of each listener expires. Normal: it rises before a tenth of "
-        "its life is left. Empty without TLS.",
+        "Time until the certificate of each listener and each CA that it trusts expires. `Refused` "
+        "is when other ends refuse it, earlier if a CA above it expires. Normal: it rises before "
+        "a tenth of its life is left, and no CA is below 0. Empty without TLS.",
         (
             Query(
                 "min by (node_id, listener) "
                 f"(raftnode_tls_certificate_expiry_timestamp_seconds{{{N}}} - time())",
                 "{{listener}} of node {{node_id}}",
+            ),
+            Query(
+                "min by (node_id, listener) "
+                f"(raftnode_tls_certificate_accepted_until_timestamp_seconds{{{N}}} - time())",
+                "Refused: {{listener}} of node {{node_id}}",
+            ),
+            Query(
+                f"min by (listener, ca) (raftnode_tls_ca_expiry_timestamp_seconds{{{N}}} - time())",
+                "CA {{ca}}, {{listener}}",
             ),
         ),
         width=8,

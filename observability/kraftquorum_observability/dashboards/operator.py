@@ -151,13 +151,19 @@ CERTIFICATES = (
     Panel(
         "lines",
         "Time until certificates expire",
-        "Of the first certificate of each kind: of the nodes, of the operator, and the CA. Normal: "
-        "it rises after two thirds of a lifetime. No series without TLS.",
+        "Of the first certificate of each kind, of the nodes and of the operator, and of each CA. "
+        "Normal: it rises after two thirds of a lifetime, and no CA is below 0. No series without "
+        "TLS.",
         (
             Query(
                 f"min by ({QUORUM_LABELS}, certificate) "
                 f"(kraftquorum_certificate_expiry_timestamp_seconds{{{S}}}) - time()",
                 f"{{{{certificate}}}}, {NAMED}",
+            ),
+            Query(
+                f"min by ({QUORUM_LABELS}, ca) "
+                f"(kraftquorum_ca_expiry_timestamp_seconds{{{S}}}) - time()",
+                f"CA {{{{ca}}}}, {NAMED}",
             ),
         ),
         width=24,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.cert_manager import issuing_faults, why_not_issuing
+from kraftquorum_operator.judge.expiry import expiry_faults
 from kraftquorum_operator.judge.leaves import (
     known_cluster_id,
     leaf_faults,
-    moment,
     name_faults,
     needed_pods,
 )
@@ -154,23 +154,6 @@ def _source_faults(spec: QuorumSpec, observation: Observation, source: KeyStore)
         yield from leaf_faults("operator.crt", operator, now_s)
 
 
-def expiries(observation: Observation) -> dict[str, int]:
-    """When the first certificate of each kind expires, in seconds since 1970."""
-    facts = observation.certificates
-    if facts is None:
-        return {}
-    kinds = {
-        "node": _ends(facts.nodes),
-        "operator": _ends(facts.operator),
-        "ca": [part.not_after_s for part in (facts.nodes.authorities if facts.nodes else ())],
-    }
-    return {kind: min(times) for kind, times in kinds.items() if times}
-
-
-def _ends(store: KeyStore | None) -> list[int]:
-    return [leaf.not_after_s for _, leaf in (store.leaves if store is not None else ())]
-
-
 def why_failing(spec: QuorumSpec, observation: Observation) -> tuple[str, str] | None:
     """What is wrong with the certificates, as a reason and a sentence; None: nothing."""
     facts = observation.certificates
@@ -183,29 +166,7 @@ def why_failing(spec: QuorumSpec, observation: Observation) -> tuple[str, str] |
         return why
     if faults:
         return "InvalidSecret", "; ".join(faults)
-    expiring = list(_expiring(spec, observation, facts.now_s))
-    return ("Expiring", "; ".join(expiring)) if expiring else None
-
-
-def _expiring(spec: QuorumSpec, observation: Observation, now_s: int) -> Iterator[str]:
-    """Certificates whose last sixth has begun, which should have been replaced before.
-
-    If cert-manager renews later than that: those whose renewal is late by half of the rest.
-    """
-    facts = observation.certificates
-    if facts is None:
-        return
-    leaves = [*(facts.nodes.leaves if facts.nodes else ())]
-    leaves += facts.operator.leaves if facts.operator else ()
-    renew_before_s = spec.tls.renew_before_s
-    for name, leaf in leaves:
-        is_late = renew_before_s is None or now_s >= leaf.not_after_s - renew_before_s // 2
-        if is_late and _in_last_sixth(leaf.not_before_s, leaf.not_after_s, now_s):
-            yield f"the certificate of {name} expires at {moment(leaf.not_after_s)}"
-    for authority in facts.nodes.authorities if facts.nodes else ():
-        if _in_last_sixth(authority.not_before_s, authority.not_after_s, now_s):
-            yield f"the CA {authority.fingerprint[:16]} expires at {moment(authority.not_after_s)}"
-
-
-def _in_last_sixth(not_before_s: int, not_after_s: int, now_s: int) -> bool:
-    return now_s >= not_after_s - (not_after_s - not_before_s) // 6
+    faults_of_time = expiry_faults(spec, observation)
+    if not faults_of_time:
+        return None
+    return faults_of_time[0][0], "; ".join(text for _, text in faults_of_time)

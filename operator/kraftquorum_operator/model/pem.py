@@ -125,16 +125,22 @@ def _names(leaf: x509.Certificate) -> x509.SubjectAlternativeName | None:
 
 
 def _issuer(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> str:
-    """The trusted CA at the end of a chain; empty: there is none."""
+    """The trusted CA at the end of a chain; empty: there is none.
+
+    A CA that was renewed with its key may stand there twice: the one that ends last.
+    """
     current = chain[0]
     for intermediate in chain[1:]:
         if not _signed(current, intermediate):
             break
         current = intermediate
-    for authority in authorities:
-        if fingerprint(authority) == fingerprint(current) or _signed(current, authority):
-            return fingerprint(authority)
-    return ""
+    signers = [
+        authority
+        for authority in authorities
+        if fingerprint(authority) == fingerprint(current) or _signed(current, authority)
+    ]
+    last = max(signers, key=lambda authority: authority.not_valid_after_utc, default=None)
+    return "" if last is None else fingerprint(last)
 
 
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

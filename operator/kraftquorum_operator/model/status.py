@@ -119,7 +119,7 @@ class TlsStatus(StatusModel):
     next_expiry: str | None = None
     """When the first certificate of a node or of the operator expires."""
     ca_expiry: str | None = None
-    """When the first trusted CA expires."""
+    """When the next trusted CA expires; if all have expired, when the last did."""
 
 
 TIMELINE_MAX = 24

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from kraftquorum_operator import names
-from kraftquorum_operator.judge.certificates import expiries
+from kraftquorum_operator.judge.expiry import expiries, next_ca_expiry
 from kraftquorum_operator.judge.leaves import moment
 from kraftquorum_operator.model.certificates import highest
 from kraftquorum_operator.model.observation import Observation
@@ -136,11 +136,11 @@ def _tls(spec: QuorumSpec, observation: Observation) -> TlsStatus | None:
     if spec.tls.mode == "Disabled" and live == "disabled" and not left:
         return None
     times = expiries(observation)
-    leaves = [times[kind] for kind in ("node", "operator") if kind in times]
+    ca_expiry = next_ca_expiry(observation)
     return TlsStatus(
         level=template,
-        next_expiry=moment(min(leaves)) if leaves else None,
-        ca_expiry=moment(times["ca"]) if "ca" in times else None,
+        next_expiry=moment(min(times.values())) if times else None,
+        ca_expiry=moment(ca_expiry) if ca_expiry is not None else None,
     )
 
 

@@ -2,9 +2,11 @@
 
 - `names`: the identities in certificates, and what a connection's certificate says;
 - `certificates`: reads certificates from PEM;
+- `paths`: when the time of a certificate, or of the CA above it, is over;
 - `material`: certificate, key and CA of a listener from their files, checked, as TLS contexts;
 - `self_check`: a handshake of a certificate with itself, as its peers would verify it;
 - `files`: watches the files, and keeps the last good material;
+- `expiry`: logs what expires soon or has expired;
 - `handshakes`: accepts connections, TLS and plain, with a few handshakes in each turn of the loop;
 - `failures`: why a handshake failed, as a word for metrics and a sentence for people.
 

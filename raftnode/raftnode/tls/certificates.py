@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Certificate:
         is_ca: whether it may sign certificates.
         authority: SHA-256 of its subject and its key, in lower-case hexadecimal. A CA that is
             renewed with its key has the same: what it signed before stays valid.
+        der: the certificate itself.
     """
 
     sha256: str
@@ -40,6 +41,7 @@ class Certificate:
     common_name: str
     is_ca: bool
     authority: str
+    der: bytes = field(repr=False)
 
 
 def read_certificates(pem: bytes) -> tuple[Certificate, ...]:
@@ -64,7 +66,7 @@ def read_certificates(pem: bytes) -> tuple[Certificate, ...]:
 
 def _read(certificate: x509.Certificate) -> Certificate:
     from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import hashes  # noqa: PLC0415
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     try:
@@ -89,6 +91,7 @@ def _read(certificate: x509.Certificate) -> Certificate:
         common_name=str(common[0].value) if common else "",
         is_ca=limits is not None and limits.ca,
         authority=_authority(certificate),
+        der=certificate.public_bytes(serialization.Encoding.DER),
     )
 
 

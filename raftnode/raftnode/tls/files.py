@@ -17,12 +17,10 @@ import structlog
 
 from raftnode.followed_files import LOOK_S, FollowedFiles, Refused
 from raftnode.tls.certificates import Certificate
+from raftnode.tls.expiry import ExpiryLog
 from raftnode.tls.material import Material, TlsError, TlsRules, load_material
 
 _log = structlog.get_logger(__name__)
-
-EXPIRES_SOON = 0.1
-"""Share of its validity that is left when a certificate expires soon; as in the alert."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ class TlsFiles:
         self._note_trusted()
         self.version = 0
         self.problem: str | None = None
-        self._warned: str | None = None
+        self._expiries = ExpiryLog(rules.listener)
 
     def trusted_by(self, context: ssl.SSLContext) -> tuple[Certificate, ...]:
         """The CAs with which a context verifies the other end; it may be a former context."""
@@ -84,25 +82,8 @@ class TlsFiles:
                 on_changed()
 
     def warn(self, now: dt.datetime) -> None:
-        """Log once that the certificate in force expires soon, and once that it has expired."""
-        left_s, certificate = self.material.seconds_left(now), self.material.certificate
-        state = None
-        if left_s <= 0:
-            state = "expired"
-        elif left_s < self.material.lifetime_s * EXPIRES_SOON:
-            state = "expires soon"
-        if state == self._warned:
-            return
-        self._warned = state
-        fields = {
-            "listener": self.rules.listener,
-            "sha256": certificate.sha256,
-            "not_after": certificate.not_after.isoformat(),
-        }
-        if state == "expired":
-            _log.error("certificate_expired", **fields)
-        elif state is not None:
-            _log.warning("certificate_expiry_approached", **fields)
+        """Log what expires soon or has expired, once each."""
+        self._expiries.report(self.material, now)
 
     async def look(self) -> bool:
         """Take the files if they have changed and are good; return whether they were taken."""

@@ -12,6 +12,7 @@ from raftnode.errors import ConfigurationError
 from raftnode.small_files import read_small_file
 from raftnode.tls.certificates import Certificate, read_certificates
 from raftnode.tls.names import NodeName, node_names
+from raftnode.tls.paths import accepted_until
 from raftnode.tls.self_check import shake_hands
 
 PEM_BYTES_MAX = 1 << 20
@@ -72,6 +73,7 @@ class Material:
         chain: the certificates between it and the CA.
         trusted: the CAs of the other end.
         names: the names of this node in the certificate.
+        accepted_until: when other ends begin to refuse the certificate: it or a CA above it ends.
         server: for accepted connections.
         client: for connections to peers.
     """
@@ -80,12 +82,13 @@ class Material:
     chain: tuple[Certificate, ...]
     trusted: tuple[Certificate, ...]
     names: tuple[NodeName, ...]
+    accepted_until: dt.datetime
     server: ssl.SSLContext
     client: ssl.SSLContext
 
     def seconds_left(self, now: dt.datetime) -> float:
-        """How long this node's certificate is still valid."""
-        return (self.certificate.not_after - now).total_seconds()
+        """How long other ends still accept this node's certificate."""
+        return (self.accepted_until - now).total_seconds()
 
     @property
     def lifetime_s(self) -> float:
@@ -127,7 +130,8 @@ def load_material(rules: TlsRules) -> Material:
                 f"refuse it: {reason}; use a certificate of that CA for servers and clients, or "
                 "add its CA to the file"
             ) from None
-    return Material(certificate, tuple(chain), trusted, names, server, client)
+    until = accepted_until((certificate, *chain), trusted)
+    return Material(certificate, tuple(chain), trusted, names, until, server, client)
 
 
 def reason_of(error: ssl.SSLError) -> str:

@@ -23,9 +23,15 @@ class TlsMetrics(MetricTable[Any]):
         "Seconds from the begin to the end of that certificate's validity.",
         labels=("listener",),
     )
-    tls_ca_expiry_timestamp_seconds = GaugeRow[Any](
-        "Unix time at which the first of the CAs that a listener trusts expires.",
+    tls_certificate_accepted_until_timestamp_seconds = GaugeRow[Any](
+        "Unix time at which other ends begin to refuse that certificate: it expires, or each CA "
+        "above it has expired. Of the listener `api` only CAs that it trusts are known.",
         labels=("listener",),
+    )
+    tls_ca_expiry_timestamp_seconds = GaugeRow[Any](
+        "Unix time at which a CA that a listener trusts expires; `ca` has the first 16 digits of "
+        "its SHA-256 fingerprint.",
+        labels=("listener", "ca"),
     )
     tls_files_refused = GaugeRow[Any](
         "1 while the files of a listener cannot be used and it presents what it read before.",
@@ -43,6 +49,7 @@ class TlsMetrics(MetricTable[Any]):
 
     def __init__(self, registry: CollectorRegistry, listeners: tuple[str, ...]) -> None:
         super().__init__(registry)
+        self._shown_cas: dict[str, frozenset[str]] = {}
         for listener in listeners:  # a rate needs the 0 before the first
             for outcome in ("taken", "refused"):
                 self.tls_reloads.labels(listener, outcome)
@@ -55,9 +62,14 @@ class TlsMetrics(MetricTable[Any]):
         expiry = self.tls_certificate_expiry_timestamp_seconds.labels(listener)
         expiry.set(material.certificate.not_after.timestamp())
         self.tls_certificate_lifetime_seconds.labels(listener).set(material.lifetime_s)
-        if material.trusted:
-            first = min(ca.not_after for ca in material.trusted)
-            self.tls_ca_expiry_timestamp_seconds.labels(listener).set(first.timestamp())
+        until = self.tls_certificate_accepted_until_timestamp_seconds.labels(listener)
+        until.set(material.accepted_until.timestamp())
+        trusted = {ca.sha256[:16]: ca.not_after for ca in material.trusted}
+        for ca, end in trusted.items():
+            self.tls_ca_expiry_timestamp_seconds.labels(listener, ca).set(end.timestamp())
+        for gone in self._shown_cas.get(listener, frozenset()) - trusted.keys():
+            self.tls_ca_expiry_timestamp_seconds.remove(listener, gone)
+        self._shown_cas[listener] = frozenset(trusted)
 
     def note_reload(self, reload: Reload) -> None:
         """Count files that were read again."""

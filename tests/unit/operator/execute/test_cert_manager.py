@@ -612,7 +612,7 @@ def test_from_managed_both_cas_are_trusted_until_every_node_presents_the_new_cer
     assert made.why() is None
 
 
-@pytest.mark.without("kraftquorum_operator.judge.certificates:_expiring", "if is_late and ", "if ")
+@pytest.mark.without("kraftquorum_operator.judge.expiry:_late_leaves", "if is_late and ", "if ")
 def test_a_certificate_is_late_only_once_cert_manager_should_have_renewed_it() -> None:
     """Of 48 hours, the last sixth is 8."""
     made = formed()

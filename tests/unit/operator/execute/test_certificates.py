@@ -13,6 +13,7 @@ import random
 import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from timeit import timeit
 from typing import Any, cast
 
@@ -32,11 +33,12 @@ from kraftquorum_operator.execute.certificate_signing import (
 )
 from kraftquorum_operator.execute.run import run
 from kraftquorum_operator.execute.tools import Failpoints, Tools
-from kraftquorum_operator.judge.certificates import certificate_faults, expiries, why_failing
+from kraftquorum_operator.judge.certificates import certificate_faults, why_failing
+from kraftquorum_operator.judge.expiry import expiries, next_ca_expiry
 from kraftquorum_operator.model.certificates import OPERATOR, KeyStore, ListenerCertificate
 from kraftquorum_operator.model.objects import Body, Owner
 from kraftquorum_operator.model.observation import Observation
-from kraftquorum_operator.model.pem import read_leaf
+from kraftquorum_operator.model.pem import read_bundle, read_leaf
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.observe.certificates import read_certificates
@@ -44,6 +46,7 @@ from kraftquorum_operator.plan.actions import describe
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.certificates import certificates
 from kraftquorum_operator.plan.tls_level import next_level
+from proofkit.certificates import HOUR, Authority
 from proofkit.operatorworld.observations import CLUSTER, UID, blank, healthy, spec
 
 OWNER = Owner("test", "demo", UID)
@@ -262,7 +265,7 @@ def test_a_new_quorum_gets_a_ca_and_a_certificate_for_each_pod() -> None:
         leaf.hosts
     )
     assert next_level(MANAGED, observation) == "required"
-    assert expiries(observation)["node"] < expiries(observation)["ca"]
+    assert expiries(observation)["node"] < (next_ca_expiry(observation) or 0)
     assert why_failing(MANAGED, observation) is None
 
 
@@ -673,3 +676,17 @@ def test_a_person_s_rsa_key_is_read_at_every_look_without_its_check() -> None:
     chain = certificate.public_bytes(serialization.Encoding.PEM)
     read_s = timeit(lambda: read_leaf(chain, pem, []), timer=time.thread_time, number=5)
     assert read_s - unchecked < checked / 2
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.model.pem:_issuer", "max(signers, key", "min(signers, key"
+)
+def test_a_ca_that_was_renewed_with_its_key_counts_by_its_renewal(tmp_path: Path) -> None:
+    authority = Authority(valid_for=-HOUR)
+    before = authority.pem
+    authority.renew()
+    files = authority.issue(tmp_path)
+    for bundle in (before + authority.pem, authority.pem + before):
+        cas, facts = read_bundle(bundle)
+        leaf = read_leaf(files.certificate.read_bytes(), files.key.read_bytes(), cas)
+        assert leaf.issuer == max(facts, key=lambda ca: ca.not_after_s).fingerprint

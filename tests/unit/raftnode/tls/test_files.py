@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from proofkit.certificates import SPIFFE, Authority
+from proofkit.certificates import HOUR, SPIFFE, Authority
 from raftnode.tls.files import Reload, TlsFiles
 from raftnode.tls.material import TlsError
 
@@ -141,13 +141,14 @@ async def test_the_cluster_that_the_node_joined_counts(tmp_path):
 
 
 async def test_an_expiry_is_logged_before_and_after(tmp_path):
-    files, _ = watched(tmp_path)
+    authority = Authority(valid_for=9999 * HOUR)
+    files = TlsFiles(rules_of(issue(tmp_path, authority)))
     material = files.material
     end, lifetime = material.certificate.not_after, dt.timedelta(seconds=material.lifetime_s)
     with capture_logs() as lines:
         for share in (0.5, 0.11, 0.09, 0.05, -0.01, -0.02):
             files.warn(end - lifetime * share)
-        issue(tmp_path)
+        issue(tmp_path, authority)
         assert await look_twice(files)
         files.warn(dt.datetime.now(dt.UTC))
         files.warn(files.material.certificate.not_after)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from prometheus_client import CollectorRegistry
 
 from proofkit.certificates import HOUR, SPIFFE, Authority, CertificateFiles
@@ -33,18 +34,38 @@ def settings_of(directory: Path, peer: CertificateFiles, api: CertificateFiles) 
 
 
 def shown(registry: CollectorRegistry, listener: str) -> list[float | None]:
-    names = ("certificate_expiry_timestamp", "certificate_lifetime", "ca_expiry_timestamp")
+    names = (
+        "certificate_expiry_timestamp",
+        "certificate_lifetime",
+        "certificate_accepted_until_timestamp",
+    )
     labels = {"listener": listener}
     return [registry.get_sample_value(f"raftnode_tls_{name}_seconds", labels) for name in names]
+
+
+def shown_cas(registry: CollectorRegistry, listener: str) -> dict[str, float]:
+    return {
+        sample.labels["ca"]: sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name == "raftnode_tls_ca_expiry_timestamp_seconds"
+        and sample.labels["listener"] == listener
+    }
 
 
 def in_files(files: CertificateFiles) -> list[float]:
     """The same figures, from the files themselves."""
     own = x509.load_pem_x509_certificate(files.certificate.read_bytes())
     end, begin = own.not_valid_after_utc, own.not_valid_before_utc
-    trusted = x509.load_pem_x509_certificates(files.ca.read_bytes())
-    first_end = min(ca.not_valid_after_utc for ca in trusted)
-    return [end.timestamp(), (end - begin).total_seconds(), first_end.timestamp()]
+    return [end.timestamp(), (end - begin).total_seconds(), end.timestamp()]
+
+
+def cas_in(files: CertificateFiles) -> dict[str, float]:
+    """The end of each CA, from the file itself."""
+    return {
+        ca.fingerprint(hashes.SHA256()).hex()[:16]: ca.not_valid_after_utc.timestamp()
+        for ca in x509.load_pem_x509_certificates(files.ca.read_bytes())
+    }
 
 
 async def take(files: TlsFiles) -> None:
@@ -54,7 +75,7 @@ async def take(files: TlsFiles) -> None:
 
 @pytest.mark.without(METRICS, "material.certificate.not_after", "material.certificate.not_before")
 @pytest.mark.without(METRICS, "set(material.lifetime_s)", "set(7200)")
-@pytest.mark.without(METRICS, "min(", "max(")
+@pytest.mark.without(METRICS, "self._shown_cas[listener] = ", "_ = ")
 @pytest.mark.without(
     "tls.files:TlsFiles.look", "self._on_reload(Reload(self.rules.listener, None))", "pass"
 )
@@ -67,18 +88,35 @@ async def test_the_metrics_show_the_certificates_in_the_files_also_after_a_renew
     assert tls.peer is not None
     assert tls.api is not None
     assert shown(registry, "peer") == in_files(peer)
-    assert shown(registry, "api") == [*in_files(api)[:2], None]  # it trusts no CA
+    assert shown(registry, "api") == in_files(api)
+    assert shown_cas(registry, "peer") == cas_in(peer)
+    assert len(cas_in(peer)) == 2
+    assert shown_cas(registry, "api") == {}  # it trusts no CA
 
     before = shown(registry, "peer"), shown(registry, "api")
     longer.issue(tmp_path / "peer", uris=[URI], valid_for=4 * HOUR)
     await take(tls.peer.files)
     assert shown(registry, "peer") == in_files(peer)
     assert all(now != old for now, old in zip(shown(registry, "peer"), before[0], strict=True))
+    assert shown_cas(registry, "peer") == cas_in(peer)
+    assert len(cas_in(peer)) == 1
     assert shown(registry, "api") == before[1]
     longer.issue(tmp_path / "api", hosts=["node-1"], valid_for=5 * HOUR)
     await take(tls.api.files)
-    assert shown(registry, "api") == [*in_files(api)[:2], None]
+    assert shown(registry, "api") == in_files(api)
     assert shown(registry, "api") != before[1]
+
+
+@pytest.mark.without(METRICS, "material.accepted_until", "material.certificate.not_after")
+async def test_the_metrics_show_that_a_ca_ends_before_its_certificate(tmp_path: Path):
+    short, other = Authority(valid_for=2 * HOUR), Authority()
+    peer = short.issue(tmp_path / "peer", uris=[URI], also_trusted=[other], valid_for=9 * HOUR)
+    api = other.issue(tmp_path / "api", hosts=["node-1"])
+    registry, tasks = CollectorRegistry(), Tasks(lambda _: None)
+    await build_tls(settings_of(tmp_path, peer, api), registry, tasks, lambda: None)
+    expiry, _, until = shown(registry, "peer")
+    assert expiry == in_files(peer)[0]
+    assert until == min(cas_in(peer).values()) < expiry
 
 
 async def test_a_refused_file_leaves_the_figures_of_the_certificate_in_force(tmp_path: Path):

@@ -19,7 +19,7 @@ from kraftquorum_bench.goals import EXPLANATIONS, ExplanationsError, read_explan
 from kraftquorum_bench.harness import Bench, busy_warning
 from kraftquorum_bench.interrupt import until_interrupted
 from kraftquorum_bench.machine import file_system, free_gib
-from kraftquorum_bench.page import goal_table, render
+from kraftquorum_bench.page import goal_table, render, render_tls
 from kraftquorum_bench.plots import draw
 from kraftquorum_bench.quorums import PEERS, prepare
 from kraftquorum_bench.report import FILE, Report
@@ -30,6 +30,7 @@ Number = TypeVar("Number", int, float)
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT = ROOT / "build" / "bench"
 PAGE = ROOT / "docs" / "evidence" / "performance.md"
+TLS_PAGE = PAGE.with_name("tls-cost.md")
 COMMITTED = PAGE.with_suffix(".json")
 PICTURES = ROOT / "docs" / "images" / "performance"
 FREE_GIB = {"quick": 4, "whole": 30, "full": 120}
@@ -60,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--directory", type=Path, help="where quorums write; default: build/bench")
     run.add_argument("--output", type=Path, default=OUTPUT, help="where the report and plots go")
     run.add_argument("--list", action="store_true", help="print the workloads and end")
-    docs = commands.add_parser("docs", help="write docs/evidence/performance.md from a report")
+    docs = commands.add_parser(
+        "docs", help="write docs/evidence/performance.md and tls-cost.md from a report"
+    )
     docs.add_argument("--no-run", action="store_true", help="write the page of no run")
     docs.add_argument("report", type=Path, nargs="?", default=OUTPUT / "report.json")
     return options
@@ -178,6 +181,7 @@ def write_page(given: argparse.Namespace) -> int:
             COMMITTED.unlink(missing_ok=True)
             shutil.rmtree(PICTURES, ignore_errors=True)
             PAGE.write_text(render(None, explanations), encoding="utf-8")
+            TLS_PAGE.write_text(render_tls(None), encoding="utf-8")
             return 0
         report = FILE.read(given.report)
     except (ReportError, ExplanationsError) as error:
@@ -190,7 +194,8 @@ def write_page(given: argparse.Namespace) -> int:
     COMMITTED.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
     pictures = draw(report, PICTURES)
     PAGE.write_text(render(report, explanations), encoding="utf-8")
-    print(f"{PAGE.name}, {COMMITTED.name}, {', '.join(file.name for file in pictures)}")
+    TLS_PAGE.write_text(render_tls(report), encoding="utf-8")
+    print(", ".join(file.name for file in (PAGE, TLS_PAGE, COMMITTED, *pictures)))
     missing = unexplained(report, explanations)
     if missing:
         print(f"explain in {EXPLANATIONS.relative_to(ROOT)}: {' '.join(missing)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""docs/evidence/performance.md, from the report of a run."""
+"""docs/evidence/performance.md and tls-cost.md, from the report of one run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,29 @@ their clients. Each has its own best client, and syncs every write to the disks 
 and the peer take turns in each round. The ratio is ours through the peer's, the median of the
 rounds.
 """
+TLS_HEAD = """<!-- Made by `make bench-docs` from the report of a run. Do not edit. -->
+
+# What TLS and a token cost
+
+`make bench` measures two quorums of three voters on one machine, by turns: one with TLS 1.3 between
+the nodes and with the clients, an access file and a token, and one with neither. The clients use
+sessions, and each write is synced by a majority. They share the processors with the nodes.
+
+The figures are of the same run as those of [performance](performance.md), which has these four
+loads, too. Its other rows hold a plain quorum against other programs. Their figures for a quorum
+with neither are other measurements, and differ from those here as two measurements of the same do.
+Compare ratios: within a round both quorums took turns. A ratio is the median of the rounds' ratios,
+not the ratio of the two medians. Absolute figures hold for one machine and one run.
+"""
+TLS_TAIL = """
+A session sends its token once. Each operation is then checked against the access file, and each
+frame is encrypted. With one client a frame has one operation, so the ratio is the highest there.
+
+**Next:** [secure a quorum with TLS](../howto/tls.md), [performance](performance.md),
+[benchmarks](../contributing/benchmarks.md).
+"""
+_PEERS = ("- **etcd**", "- **Kafka", "- **ZooKeeper**")
+_TLS_TITLE = ", TLS and a token, beside neither"
 NO_RUN = """
 **No full run is on this page yet.** `make bench` followed by `make bench-docs` writes it.
 """
@@ -87,6 +110,26 @@ def result_table(report: Report) -> list[str]:
         "|---|---:|---:|---|---:|---:|---|---:|",
         *map(_row, report.workloads.values()),
     ]
+
+
+def render_tls(report: Report | None) -> str:
+    """The page about TLS: the loads that both kinds of quorum had; None: no run is committed."""
+    if report is None:
+        return f"{TLS_HEAD}{NO_RUN}{TLS_TAIL}"
+    conditions = _conditions(report)
+    kept = [line for line in conditions if not line.startswith(_PEERS)]
+    rows = [_tls_row(name, row) for name, row in report.workloads.items() if name.endswith("_tls")]
+    head = ["|Load|With TLS and a token|With neither|Ratio|", "|---|---:|---:|---|"]
+    return "\n".join([TLS_HEAD, *kept, "", *head, *rows, TLS_TAIL])
+
+
+def _tls_row(name: str, result: Result) -> str:
+    if result.peer is None or result.ratio is None or result.spread.ratio is None:
+        raise ValueError(f"{name}: its report lacks the quorum without TLS")
+    what = "" if result.higher_is_better else ", median latency"
+    title = f"{result.title.removesuffix(_TLS_TITLE)}{what}"
+    ours, plain = (_figure(value, result.unit) for value in (result.ours, result.peer))
+    return f"|{title}|{ours}|{plain}|{result.ratio:.2f}× ({_limits(result.spread.ratio)})|"
 
 
 def _conditions(report: Report) -> list[str]:

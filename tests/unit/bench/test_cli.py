@@ -124,6 +124,7 @@ def docs(monkeypatch, tmp_path, report):
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     monkeypatch.setattr(cli, "EXPLANATIONS", explanations)
     monkeypatch.setattr(cli, "PAGE", tmp_path / "performance.md")
+    monkeypatch.setattr(cli, "TLS_PAGE", tmp_path / "tls-cost.md")
     monkeypatch.setattr(cli, "COMMITTED", tmp_path / "performance.json")
     monkeypatch.setattr(cli, "PICTURES", tmp_path / "pictures")
     path = tmp_path / "report.json"

@@ -1,5 +1,6 @@
 """The goals, their verdicts, and the page that shows them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kraftquorum_bench.goals import (
     read_explanations,
     unexplained,
 )
-from kraftquorum_bench.page import render
+from kraftquorum_bench.page import render, render_tls
 from kraftquorum_bench.plots import draw, factor_better
 from kraftquorum_bench.report import FILE
 from kraftquorum_bench.workloads import all_workloads
@@ -118,6 +119,21 @@ def test_the_committed_page_is_of_the_committed_report():
     page = (EVIDENCE / "performance.md").read_text(encoding="utf-8")
     assert page == render(report, explanations), "run make bench-docs"
     assert report is None or unexplained(report, explanations) == []
+    tls_page = (EVIDENCE / "tls-cost.md").read_text(encoding="utf-8")
+    assert tls_page == render_tls(report), "run make bench-docs"
+
+
+def test_the_pages_about_tls_and_performance_show_one_run():
+    report = FILE.read(EVIDENCE / "performance.json")
+    performance, tls = render(report, {}), render_tls(report)
+    ratios = re.findall(r"TLS and a token, beside neither\|\*\*([\d.]+)×", performance)
+    assert re.findall(r"\|([\d.]+)× \(", tls) == ratios
+    assert len(ratios) == 4
+    run = f"ended {report.made_at} UTC"
+    assert run in performance
+    assert run in tls
+    assert "etcd" not in tls
+    assert "No full run" in render_tls(None)
 
 
 def test_a_lower_figure_that_is_better_counts_the_other_way(report):

@@ -219,6 +219,11 @@ fuzz: $(PROOF) ## Give every decoder any bytes, guided by coverage: SECONDS=n fo
 crash: $(READY) ## Crash at every system call and compare what is left: POINTS=n (10000: ten minutes), KINDS="trim install", FROM=n the first history
 	@$(BIN)/python -m proofkit.crash --points $(POINTS) --first $(FROM) $(if $(KINDS),--kinds "$(KINDS)")
 
+# Three rounds: the machine's noise is larger than what most floods take.
+floods: $(READY) ## Measure what floods take from other clients: ROUNDS=n (3)
+	@mkdir -p build && rm -f build/floods.jsonl
+	@for round in $$(seq $(or $(ROUNDS),3)); do FLOODS_REPORT=build/floods.jsonl $(BIN)/pytest -q tests/node/test_floods.py || exit 1; done
+
 nightly: $(SPEC_READY) ## What is too long for each change: 10000 crash points of other histories and other generated examples each day, and real disks that fail (root). CONTRIBUTING.md has the line for cron
 	@$(MAKE) --no-print-directory crash POINTS=10000 FROM=$$(( $$(date +%s) / 86400 * 1000 ))
 	@$(MAKE) --no-print-directory mutants SEMANTIC=1
@@ -262,6 +267,9 @@ demo-docs: $(READY) ## Write README's block of figures from the report of the la
 e2e-docs: $(READY) ## Take the report of the last `make e2e` into docs/evidence and docs/concepts/promises.md
 	@$(BIN)/python -m e2elib.tables build/e2e/report.json
 
+floods-docs: $(READY) ## Write docs/evidence/floods.md from the figures of the last `make floods`
+	@$(BIN)/python -m floodlib.tables build/floods.jsonl
+
 LOCK = $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
 # What the images carry: the versions that are tested, for any Python and platform.
 LOCK_IMAGE = $(LOCK) --universal --constraints requirements/dev.txt
@@ -284,7 +292,7 @@ lock: $(READY) ## Recompute the locked requirements
 bench: $(READY) ## Measure our quorum beside etcd, Kafka, ZooKeeper and the raw machine: QUICK=1, SIZE=full, ONLY="put_64", PEERS=etcd, ROUNDS=n, SECONDS_EACH=n, STATE_MIB=n, DIRECTORY=…, LIST=1
 	@$(BIN)/python -m kraftquorum_bench run --size $(or $(SIZE),$(if $(QUICK),quick,whole)) $(if $(ONLY),--only "$(ONLY)") $(if $(PEERS),--peers "$(PEERS)") $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) $(if $(STATE_MIB),--state-mib $(STATE_MIB)) $(if $(DIRECTORY),--directory "$(DIRECTORY)") $(if $(LIST),--list)
 
-bench-docs: $(READY) ## Write docs/evidence/performance.md from the report of the last whole `make bench`
+bench-docs: $(READY) ## Write docs/evidence/performance.md and tls-cost.md from the report of the last whole `make bench`
 	@$(BIN)/python -m kraftquorum_bench docs
 
 bench-operator: $(READY) ## Measure one operator with many quorums of simulated nodes: SIZE=quick, whole, full, CASES="10 50 200/10" (quorums/namespaces), REST_S=n, KEEP=1

@@ -1,4 +1,4 @@
-"""Makes a volume for each claim of our storage classes, and removes it afterwards.
+"""Makes a volume for each claim of our storage classes, lets it grow, and removes it afterwards.
 
 Serves the process node and the nodes with a kubelet alike.
 """
@@ -65,6 +65,19 @@ def disk_bytes(claim: Json, storage_class: Json) -> int | None:
     if match is None:
         raise ValueError("a size of another form than 64Mi or 1Gi")
     return int(match.group(1)) << _SHIFTS[match.group(2)]
+
+
+def wants_growth(claim: Json, storage_class: Json) -> bool:
+    """Whether a claim of ours asks for more than it has; only a plain directory can grow."""
+    requested = claim["spec"]["resources"]["requests"]["storage"]
+    return (
+        storage_class["provisioner"] == PROVISIONER
+        and storage_class.get("allowVolumeExpansion") is True
+        and disk_bytes(claim, storage_class) is None
+        and child(claim, "status").get("phase") == "Bound"
+        and child(child(claim, "status"), "capacity").get("storage") != requested
+        and not claim["metadata"].get("deletionTimestamp")
+    )
 
 
 def is_garbage(volume: Json) -> bool:
@@ -159,6 +172,8 @@ class Provisioner:
                 storage_class = self._classes.get("", claim["spec"].get("storageClassName") or "")
                 if storage_class and wants_volume(claim, storage_class):
                     await self._try(self._provision(claim, storage_class), claim)
+                elif storage_class and wants_growth(claim, storage_class):
+                    await self._try(self._grow(claim), claim)
             for volume in self._volumes:
                 if is_garbage(volume):
                     await self._try(self._remove(volume), volume)
@@ -191,6 +206,20 @@ class Provisioner:
             volume_object(claim, storage_class, path, self._default_node),
         )
         _log.info("volume made", claim=metadata["name"], namespace=metadata["namespace"])
+
+    async def _grow(self, claim: Json) -> None:
+        """Report the size that is asked for, as a storage driver does once the volume has it."""
+        metadata, capacity = claim["metadata"], claim["spec"]["resources"]["requests"]
+        await self._api.patch(
+            f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}",
+            {"spec": {"capacity": capacity}},
+        )
+        await self._api.patch(
+            f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims"
+            f"/{metadata['name']}/status",
+            {"metadata": {"uid": metadata["uid"]}, "status": {"capacity": capacity}},
+        )
+        _log.info("volume grown", claim=metadata["name"], namespace=metadata["namespace"])
 
     async def _remove(self, volume: Json) -> None:
         reference: Json = volume["spec"]["claimRef"]

@@ -7,6 +7,7 @@ from kraftquorum_devcluster.processnode.provisioner import (
     STORAGE_CLASS_OBJECT,
     is_garbage,
     volume_object,
+    wants_growth,
     wants_volume,
 )
 from kraftquorum_devcluster.processnode.volumes import VolumeStore, claim_dir
@@ -42,6 +43,18 @@ def test_foreign_bound_or_dying_claims_are_left_alone():
     bound = copy.deepcopy(CLAIM)
     bound["spec"]["volumeName"] = "pv"
     assert not wants_volume(bound, STORAGE_CLASS_OBJECT)
+
+
+def test_a_bound_claim_grows_if_its_class_allows_it():
+    grown = {**CLAIM, "status": {"phase": "Bound", "capacity": {"storage": "512Mi"}}}
+    allowing = {**STORAGE_CLASS_OBJECT, "allowVolumeExpansion": True}
+    assert wants_growth(grown, allowing)
+    assert not wants_growth(grown, STORAGE_CLASS_OBJECT)
+    assert not wants_growth(grown, {**allowing, "provisioner": "another.provisioner"})
+    assert not wants_growth(grown, {**allowing, "parameters": {"ownFileSystem": "true"}})
+    assert not wants_growth(CLAIM, allowing)
+    has_it = {**CLAIM, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}
+    assert not wants_growth(has_it, allowing)
 
 
 def test_volume_names_its_claim_by_uid():

@@ -52,6 +52,7 @@ from kraftquorum_operator.plan.actions import (
     describe,
 )
 from kraftquorum_operator.plan.deletion import delete
+from kraftquorum_operator.plan.volume_growth import awaits_only_volumes
 from kraftquorum_operator.report.conditions import CONDITIONS
 from kraftquorum_operator.report.deletion import deletion_status
 from kraftquorum_operator.report.event_poster import EventPoster
@@ -349,6 +350,10 @@ class Reconciler:
                 decision = Done(why + self.image_turn.wait_of(observed.owner, image))
             case Wait():
                 pause_s = wait_s
+                if awaits_only_volumes(decision) and self.image_turn.rests(
+                    observed.owner, wants=observed.next_image is not None
+                ):
+                    pause_s = 0.0
             case _:
                 memory.current_action = describe(decision)
                 pause_s = 0.0
@@ -366,6 +371,7 @@ class Reconciler:
             memory.failures.clear()
             memory.refusals.deletion_accepted(decision)
             memory.refusals.counting_accepted(decision)
+            memory.refusals.growth_accepted(decision)
         else:
             pause_s = self.settings.reconcile_busy_s
             said = f"{describe(decision)}: {failure.message}"
@@ -379,6 +385,7 @@ class Reconciler:
             generation = observed.observation.generation
             memory.refusals.deletion_failed(decision, failure, generation, now_ms)
             memory.refusals.counting_failed(decision, failure, generation, now_ms)
+            memory.refusals.growth_failed(decision, failure, generation, now_ms)
         return Outcome(decision, pause_s, tuple(events), failed=failure is not None)
 
     async def _decide_again(self, owner: Owner, memory: Memory) -> Decision | None:

@@ -310,11 +310,19 @@ def test_the_reported_settings_can_be_taken_away_again(
         assert written["status"].get("config", {}) == config
 
 
-def test_storage_is_immutable(devcluster: DevCluster, crd: None, namespace: str) -> None:
+def test_storage_may_grow_and_neither_shrink_nor_change_its_class(
+    devcluster: DevCluster, crd: None, namespace: str
+) -> None:
     devcluster.kubectl("-n", namespace, "apply", "-f", "-", stdin=body())
-    for other in ({"size": "2Gi"}, {"size": (1 << 30) + 1}, {"size": "1Gi", "className": "fast"}):
-        says = refusal(devcluster, namespace, body(storage=other))
-        assert re.search(r"spec\.storage.*storage is immutable", says), other
+    for larger in ((1 << 30) + 1, "2Gi"):
+        devcluster.kubectl(
+            "-n", namespace, "apply", "-f", "-", stdin=body(storage={"size": larger})
+        )
+    for smaller in ("1Gi", (2 << 30) - 1, "2G"):
+        says = refusal(devcluster, namespace, body(storage={"size": smaller}))
+        assert re.search(r"spec\.storage\.size.*may not shrink", says), smaller
+    says = refusal(devcluster, namespace, body(storage={"size": "2Gi", "className": "fast"}))
+    assert re.search(r"spec\.storage.*className is immutable", says)
 
 
 @pytest.mark.parametrize("size", ["1024Mi", 1 << 30, "1Gi"])

@@ -28,13 +28,11 @@ CHANGES = {"delete", "patch", "scale", "cordon", "apply"}
 API_PORT = 9080
 REFUSED = 3
 MISSING_HERE = {
-    ("patch", "pvc"): "must support resize",
     ("top", "pod"): "Metrics API not available",
     ("get", "podmonitors,networkpolicies"): 'doesn\'t have a resource type "podmonitors"',
     ("logs", "--previous"): "has written no log yet",
 }
-"""What this cluster answers to sound commands: its volumes cannot grow, it has neither the metrics
-server nor the Prometheus operator, and the pods of this test have not restarted."""
+"""What this cluster answers to sound commands: it has neither the metrics server nor the Prometheus operator, and the pods of this test have not restarted."""
 
 
 def found() -> list[str]:

@@ -21,6 +21,7 @@ from kraftquorum_operator.plan.actions import (
     DeletePod,
     DeleteStatefulSet,
     EvictPod,
+    GrowClaim,
     RecordClaims,
     RecountBudget,
     SetClaimOwner,
@@ -237,6 +238,21 @@ async def record_claims(action: RecordClaims, tools: Tools) -> str:
         change={"metadata": {"annotations": recorded}},
     )
     return ", ".join(f"{name}: {record.directory_id}" for name, _, record in action.claims)
+
+
+async def grow_claim(action: GrowClaim, tools: Tools) -> str:
+    """Have a claim ask for more, if it is as it was observed."""
+    await tools.kube.patch(
+        "PersistentVolumeClaim",
+        tools.owner.namespace,
+        action.claim,
+        uid=action.uid,
+        change={
+            "metadata": {"resourceVersion": action.version},
+            "spec": {"resources": {"requests": {"storage": action.size}}},
+        },
+    )
+    return f"{action.claim} to {action.size}"
 
 
 async def _delete(

@@ -33,6 +33,8 @@ async def run(action: Action, tools: Tools) -> str:
             return await objects.set_claim_owner(action, tools)
         case actions.RecordClaims():
             return await objects.record_claims(action, tools)
+        case actions.GrowClaim():
+            return await objects.grow_claim(action, tools)
         case actions.DeleteClaim():
             return await objects.delete_claim(action, tools)
         case actions.DeletePod():

@@ -2,6 +2,7 @@
 
 - `trust`: which voters count in a majority;
 - `copies`: volumes that were restored from a copy; `disks`: corruption and little space;
+- `volume_growth`: the sizes of the volumes, and which of them grow;
 - `scale_up`: whether a scale-up is stuck, or waits for a roll;
 - `given_up`: volumes that the operator has given up; `log_size`: logs that outgrow their volumes;
 - `certificates`: whether certificates are valid; `leaves`: what each must have; `expiry`: when they

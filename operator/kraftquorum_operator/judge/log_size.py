@@ -5,26 +5,29 @@ Depends on the settings in the StatefulSet, not on the wanted ones: the pods run
 
 from __future__ import annotations
 
+from kraftquorum_operator.judge.volume_growth import smallest_size
 from kraftquorum_operator.model.config import default_of
-from kraftquorum_operator.model.observation import StatefulSet
+from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.model.quantity import size_bytes
 
 _MIB = 1 << 20
 
 
-def why_log_outgrows(statefulset: StatefulSet | None) -> tuple[str, str] | None:
+def why_log_outgrows(observation: Observation) -> tuple[str, str] | None:
     """Why the log may grow until its volume is full, as a condition's reason and message.
 
     None: it cannot, or there is no StatefulSet yet.
     """
+    statefulset = observation.statefulset
     if statefulset is None or not statefulset.claim_size:
         return None
+    size = smallest_size(observation, statefulset.claim_size)
     given = dict(statefulset.settings)
 
     def number(name: str) -> int:
         return int(given.get(name, str(default_of(name))))
 
-    size, retention = statefulset.claim_size, number("log_retention_bytes")
+    retention = number("log_retention_bytes")
     if retention < 0:
         why = (
             "log_retention_bytes is -1: the nodes never trim the log, and refuse writes when it "

@@ -1,8 +1,9 @@
 """Requests that the API server refused: retried after growing pauses, and reported meanwhile.
 
-These are objects that it does not accept, and pods and claims that it does not let the operator
-evict or delete. Without pauses, one such request in each reconciliation would hold back everything
-after it. Losing this state costs one more attempt, never safety.
+These are objects that it does not accept, pods and claims that it does not let the operator evict
+or delete, and claims that it does not let grow. Without pauses, one such request in each
+reconciliation would hold back everything after it. Losing this state costs one more attempt, never
+safety.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kraftquorum_operator.plan.actions import (
     DeleteClaim,
     DeletePod,
     EvictPod,
+    GrowClaim,
     describe,
 )
 
@@ -66,6 +68,8 @@ class Refusals:
     """Objects that could not be written."""
     deletions: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
     """Pods and claims that could not be evicted or deleted, by UID."""
+    growths: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
+    """Claims that could not grow, by UID."""
     counting: Refusal | None = None
     """The disruption budget did not take another list of pods."""
 
@@ -89,6 +93,17 @@ class Refusals:
         self.deletions[action.uid] = _next_refusal(
             last, failure.message, generation, now_ms, condition
         )
+
+    def growth_accepted(self, action: Action) -> None:
+        """Forget the refusal of a claim once the API server accepts the request."""
+        if isinstance(action, GrowClaim):
+            self.growths.pop(action.uid, None)
+
+    def growth_failed(self, action: Action, failure: Failure, generation: int, now_ms: int) -> None:
+        """Remember that a claim could not grow; ignore other actions."""
+        if isinstance(action, GrowClaim) and not failure.conflict:
+            last = self.growths.get(action.uid)
+            self.growths[action.uid] = _next_refusal(last, failure.message, generation, now_ms)
 
     def counting_failed(
         self, action: Action, failure: Failure, generation: int, now_ms: int
@@ -116,15 +131,12 @@ class Refusals:
         outdated = tuple(ref for ref in observation.outdated if ref not in held)
         refused = (*observation.refused, *sorted(held.items()))
         present = {item.uid for item in (*observation.pods, *observation.claims)}
-        # A request that is not retried after its pause is no longer wanted.
-        self.deletions = {
-            uid: what
-            for uid, what in self.deletions.items()
-            if uid in present and now_ms < what.until_ms + LONGEST_MS
-        }
+        self.deletions = _wanted(self.deletions, present, now_ms)
+        self.growths = _wanted(self.growths, present, now_ms)
         refused_deletions = tuple(
             sorted(_held(self.deletions, observation.generation, now_ms).items())
         )
+        held_growths = _held(self.growths, observation.generation, now_ms)
         lasting = [what.failure for what in self.deletions.values() if what.count >= REPORTED_AFTER]
         failure = lasting[0] if lasting else observation.failure
         return replace(
@@ -132,8 +144,19 @@ class Refusals:
             outdated=outdated,
             refused=refused,
             refused_deletions=refused_deletions,
+            refused_growths=tuple(sorted((uid, what.why) for uid, what in self.growths.items())),
+            due_growths=frozenset(self.growths.keys() - held_growths.keys()),
             failure=failure,
         )
+
+
+def _wanted(known: dict[str, Refusal], present: set[str], now_ms: int) -> dict[str, Refusal]:
+    """A request that is not retried after its pause is no longer wanted."""
+    return {
+        uid: what
+        for uid, what in known.items()
+        if uid in present and now_ms < what.until_ms + LONGEST_MS
+    }
 
 
 def _held(known: dict[Key, Refusal], generation: int, now_ms: int) -> dict[Key, str]:

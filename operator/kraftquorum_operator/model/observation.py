@@ -70,6 +70,22 @@ class Claim:
     """The operator's defaults that it was created under, from its label; None: none."""
     cluster_domain: str | None = None
     """The cluster domain that its label names."""
+    version: str | None = None
+    """Its resourceVersion."""
+    storage_class: str = ""
+    requested_bytes: int | None = None
+    """The size that it asks for; None: not known."""
+    capacity_bytes: int | None = None
+    """The size of its volume, as Kubernetes reports it; None: not known."""
+    resize: str = ""
+    """Its condition about a growth under way, as `Type: message`; empty: there is none."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether its volume does not have the size yet that it asks for."""
+        if self.phase != "Bound" or self.requested_bytes is None or self.capacity_bytes is None:
+            return False
+        return self.capacity_bytes < self.requested_bytes
 
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -452,6 +468,11 @@ class Observation:
     """UIDs of pods and claims that the API server refused to evict or delete a moment ago, and why:
     no retry is due yet."""
 
+    refused_growths: tuple[tuple[str, str], ...] = ()
+    """UIDs of claims that the API server refused to let grow when it was last asked, and why."""
+    due_growths: frozenset[str] = frozenset()
+    """Those of them for which a retry is due."""
+
     troubles: tuple[Trouble, ...] = ()
     """Pods and claims that have not been able to start for a while. Only whether a scale-up is
     deferred depends on them (`judge/scale_up.py`)."""
@@ -495,6 +516,10 @@ class Observation:
     def why_refused(self, uid: str) -> str | None:
         """Why the API server refused to delete a pod or a claim a moment ago; None: it did not."""
         return dict(self.refused_deletions).get(uid)
+
+    def why_growth_refused(self, uid: str) -> str | None:
+        """Why the API server refused to let a claim grow when last asked; None: it did not."""
+        return dict(self.refused_growths).get(uid)
 
     def is_storage_gone(self, replica: ReplicaId) -> bool:
         """Whether this storage is known to be lost, not just silent."""

@@ -47,7 +47,7 @@ OBJECT_NAME = r"^([a-z0-9][-a-z0-9.]*)?[a-z0-9]$"
 
 
 class Storage(SpecModel):
-    """The volume of each replica. Immutable: another size needs a new quorum."""
+    """The volume of each replica. The size may grow; the class is immutable."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -61,7 +61,9 @@ class Storage(SpecModel):
     )
 
     size: Quantity = "1Gi"
-    """Size of each volume, as a Kubernetes quantity, e.g. `10Gi`."""
+    """Size of each volume, as a Kubernetes quantity, e.g. `10Gi`. It may grow, and never shrink. If
+    it grows, so do the claims of the replicas, one after the other, if their StorageClass allows it
+    (`allowVolumeExpansion`). The operator restarts no pod for that."""
     class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """StorageClass of the volumes; unset: the cluster's default."""
 
@@ -167,16 +169,18 @@ class QuorumSpec(SpecModel):
         json_schema_extra=rules(
             {
                 "rule": f"{_amount('self.storage.size')}"
-                f".compareTo({_amount('oldSelf.storage.size')}) == 0",
-                "fieldPath": ".storage",
-                "message": "storage is immutable; create a new KRaftQuorum for another size",
+                f".compareTo({_amount('oldSelf.storage.size')}) >= 0",
+                "fieldPath": ".storage.size",
+                "message": "storage.size may not shrink; create a new KRaftQuorum for smaller "
+                "volumes",
             },
             {
                 "rule": "has(self.storage.className) ? has(oldSelf.storage.className) && "
                 "self.storage.className == oldSelf.storage.className : "
                 "!has(oldSelf.storage.className)",
                 "fieldPath": ".storage",
-                "message": "storage is immutable; create a new KRaftQuorum for another class",
+                "message": "storage.className is immutable; create a new KRaftQuorum for another "
+                "class",
             },
             {
                 "rule": "self.replacement.gracePeriodSeconds * 1000 >= " + _cel("fetch_timeout_ms"),
@@ -210,7 +214,7 @@ class QuorumSpec(SpecModel):
     `Manual`: it keeps the image that it has. `Automatic`: the operator rolls the new image out, to
     one quorum after the other. It waits with the next quorum until all is well with the last."""
     storage: Storage = Storage()
-    """The volume of each replica. Immutable."""
+    """The volume of each replica. The size may grow; the class is immutable."""
     config: Annotated[dict[str, JsonValue], WithJsonSchema(config_schema())] = Field(
         default_factory=dict[str, JsonValue]
     )

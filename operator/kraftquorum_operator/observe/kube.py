@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
@@ -22,6 +23,7 @@ from kraftquorum_operator.model.observation import (
     Pod,
     StatefulSet,
 )
+from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.model.tls import TlsLevel
 from kraftquorum_operator.observe.foreign import controller_of
 from raftnode.settings import ENV_PREFIX
@@ -266,9 +268,40 @@ def read_claims(
                 foreign_owner=foreign_owner,
                 defaults=_labels(body).get(names.LABEL_DEFAULTS),
                 cluster_domain=_labels(body).get(names.LABEL_CLUSTER_DOMAIN),
+                version=meta.get("resourceVersion"),
+                storage_class=body["spec"].get("storageClassName") or "",
+                requested_bytes=_bytes(_part(_part(body["spec"], "resources"), "requests")),
+                capacity_bytes=_bytes(_part(_part(body, "status"), "capacity")),
+                resize=_resize(_parts(_part(body, "status"), "conditions")),
             )
         )
     return tuple(sorted(claims, key=lambda claim: claim.ordinal))
+
+
+def _bytes(quantities: Body) -> int | None:
+    """An amount of storage; None: there is none, or in a notation that no operator writes."""
+    with suppress(ValueError):
+        return size_bytes(str(quantities.get("storage", "")))
+    return None
+
+
+RESIZE = (
+    "ControllerResizeError",
+    "NodeResizeError",
+    "FileSystemResizePending",
+    "Resizing",
+)
+"""Kubernetes' conditions of a claim that grows; the first that is there says the most."""
+
+
+def _resize(conditions: Sequence[Body]) -> str:
+    """What Kubernetes reports of a claim's growth."""
+    holding = {c["type"]: c for c in conditions if c.get("status") == "True"}
+    first = next((holding[name] for name in RESIZE if name in holding), None)
+    if first is None:
+        return ""
+    message = str(first.get("message") or first.get("reason") or "")
+    return f"{first['type']}: {message}"[:300] if message else str(first["type"])
 
 
 def _uses_claim(statefulset: StatefulSet | None, ordinal: int, claim_uid: str) -> bool:

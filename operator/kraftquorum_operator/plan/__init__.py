@@ -11,6 +11,7 @@ the order of S24: repair, shrink, grow, roll. Each checks the guards of
 - `deferral`: rolls before a scale-up that the cluster has no room for;
 - `certificates`: issued, renewed, moved to another CA, or left to cert-manager; `issued`:
   cert-manager's objects for that; `tls_level`: from plain to TLS and back;
+- `volume_growth`: claims grow to the wanted size;
 - `budget`: when Kubernetes has to count the disruption budget again;
 - `quorum_loss`: whether a quorum without a leader can recover;
 - `guard`, `guards`, `formation_guards`, `object_guards`, `certificate_guards`, `access_guards`,

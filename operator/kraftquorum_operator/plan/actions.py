@@ -210,6 +210,17 @@ class RecordClaims:
 
 
 @dataclass(frozen=True, slots=True)
+class GrowClaim:
+    """Have one volume claim ask for more, if no other client changed it meanwhile."""
+
+    claim: str
+    uid: str
+    size: str
+    version: str | None = None
+    """Its resourceVersion: a late request must not lower what a later one asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteClaim:
     """Delete one volume claim, by its UID."""
 
@@ -274,6 +285,7 @@ Action = (
     | RecountBudget
     | SetClaimOwner
     | RecordClaims
+    | GrowClaim
     | DeleteClaim
     | DeletePod
     | EvictPod
@@ -347,6 +359,8 @@ def describe(action: Action) -> str:
             return f"{type(action).__name__} {pod} ({reason})"
         case DeleteClaim(claim, _, reason):
             return f"DeleteClaim {claim} ({reason})"
+        case GrowClaim(claim, _, size):
+            return f"GrowClaim {claim} to {size}"
         case SetClaimOwner(claim):
             return f"SetClaimOwner {claim}"
         case RecordClaims(_, claims):

@@ -15,6 +15,7 @@ from kraftquorum_operator.judge.certificates import (
 )
 from kraftquorum_operator.judge.renewal import to_issue_again
 from kraftquorum_operator.judge.scale_up import why_deferred
+from kraftquorum_operator.judge.volume_growth import first_size, smallest_size
 from kraftquorum_operator.model.access_facts import AccessFault
 from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.installation import Installation
@@ -85,8 +86,10 @@ def compare(
     """
     installation = replace(installation, cluster_domain=facts.cluster_domain)
     permissions, access_faults = _permissions(owner, spec, facts)
+    made = _first_made(spec, facts)
+    volume = smallest_size(facts, made.storage.size)
     config = replace(
-        node_config(spec, defaults_of(facts.statefulset, facts.claims)),
+        node_config(made, defaults_of(facts.statefulset, facts.claims), volume),
         access=access_files(spec, facts),
         access_missing=is_access_missing(spec, facts),
         tls=next_level(spec, facts),
@@ -101,7 +104,7 @@ def compare(
         **{ObjectRef.of(body): stamped(body) for body in wanted_certificates(owner, spec, facts)},
         **build(
             owner,
-            spec,
+            made,
             _voters_in_force(facts),
             config,
             statefulset,
@@ -136,6 +139,12 @@ def compare(
         why_failing(spec, facts),
         access_faults,
     )
+
+
+def _first_made(spec: QuorumSpec, facts: Observation) -> QuorumSpec:
+    """The spec with the size that the claims were first made with."""
+    size = first_size(facts, spec.storage.size)
+    return spec.model_copy(update={"storage": spec.storage.model_copy(update={"size": size})})
 
 
 def _permissions(

@@ -36,6 +36,7 @@ from kraftquorum_operator.plan.scaling import (
     voters_counted,
 )
 from kraftquorum_operator.plan.stuck_pods import recreate_stuck_pod
+from kraftquorum_operator.plan.volume_growth import await_volumes, grow_claim
 
 Step = Callable[[Case], Action | Wait | None]
 
@@ -104,7 +105,7 @@ def decide(spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
         return step
     prepared = _first(PREPARATION, case)
     if observation.quorum is None:
-        decision = prepared or without_leader(case)
+        decision = prepared or grow_claim(case) or without_leader(case)
         if isinstance(decision, Wait) and decision.guard in PASSING:
             return first_block(case, guards.objects_written) or decision
         return decision
@@ -112,6 +113,8 @@ def decide(spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
     if decision is not None:
         return decision
     blocked = first_block(case, *guards.VOTER_CHANGE, guards.formation_complete)
+    # Nothing waits for volumes, so that they come last.
+    blocked = blocked or await_volumes(case)
     if blocked is not None:
         return blocked
     return Done(f"{len(observation.quorum.voters)} voters, all caught up")
@@ -140,6 +143,6 @@ def _operate(case: Case) -> Action | Wait | None:
         # does not, so it comes second.
         if case.observation.outdated:
             return ApplyObjects(case.observation.outdated)
-        # A certificate that expires during a long wait would stop the nodes.
-        repaired = certificates(case) or repaired
+        # A disk that fills or a certificate that expires during a long wait would stop the nodes.
+        repaired = grow_claim(case) or certificates(case) or repaired
     return repaired or first_block(case, guards.objects_written) or _first(OPERATION, case)

@@ -44,12 +44,14 @@ from kraftquorum_operator.plan.object_guards import (
     budget_allows_eviction,
     budget_counts_voters,
     claim_deletion_accepted,
+    claim_growth_accepted,
     current_template_starts,
     eviction_accepted,
     fresh_claim_uid,
     pod_gone_before_next_step,
     pod_uncounted_before_removal,
     replicas_never_below_highest_voter,
+    volume_has_grown,
 )
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "certificates_presented",
     "certificates_usable",
     "claim_deletion_accepted",
+    "claim_growth_accepted",
     "claims_are_ours",
     "current_template_starts",
     "doubtful_claim",
@@ -80,6 +83,7 @@ __all__ = [
     "pod_uncounted_before_removal",
     "replicas_never_below_highest_voter",
     "tls_level_reached",
+    "volume_has_grown",
 ]
 
 KUBERNETES_MIN = (1, 29)

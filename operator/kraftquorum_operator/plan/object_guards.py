@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
+from kraftquorum_operator.judge.volume_growth import growth_of
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guard import guard
 
@@ -93,6 +94,40 @@ def claim_deletion_accepted(case: Case) -> str | None:
     claim = case.observation.claim(case.ordinal)
     why = case.observation.why_refused(claim.uid) if claim is not None else None
     return f"claim {claim.name} cannot be deleted: {why}" if claim is not None and why else None
+
+
+@guard(needs_person=True)
+def claim_growth_accepted(case: Case) -> str | None:
+    """The API server lets the PersistentVolumeClaim ask for the larger `spec.storage.size`.
+
+    It refuses that if the claim's StorageClass does not have `allowVolumeExpansion: true`, or if a
+    quota is used up. After a refusal the operator tries again as described for `eviction_accepted`.
+    Nothing else waits for this. See [grow the storage](../howto/grow-storage.md).
+    """
+    claim = case.observation.claim(case.ordinal)
+    why = case.observation.why_growth_refused(claim.uid) if claim is not None else None
+    if claim is None or why is None or claim.uid in case.observation.due_growths:
+        return None
+    return (
+        f"claim {claim.name} cannot grow to {case.spec.storage.size}: {why}. If the driver of "
+        f"StorageClass {claim.storage_class or '(none)'} can expand volumes, set "
+        "allowVolumeExpansion: true on the class"
+    )
+
+
+@guard()
+def volume_has_grown(case: Case) -> str | None:
+    """The volume of each PersistentVolumeClaim has the size that the claim asks for.
+
+    The claims grow one after the other, so that a storage driver that fails does so with one
+    replica's volume. Nothing else waits for this. A driver that cannot expand the file system of a
+    mounted volume does so when the pod starts again: delete the pod then. See
+    [grow the storage](../howto/grow-storage.md).
+    """
+    claim = case.observation.claim(case.ordinal)
+    if claim is None or not claim.grows:
+        return None
+    return growth_of(claim)
 
 
 @guard()

@@ -11,6 +11,7 @@ from kraftquorum_operator.judge.disks import damaged_storage, low_disks
 from kraftquorum_operator.judge.given_up import failing_in_a_row
 from kraftquorum_operator.judge.log_size import why_log_outgrows
 from kraftquorum_operator.judge.scale_up import why_deferred
+from kraftquorum_operator.judge.volume_growth import why_volumes_grow
 from kraftquorum_operator.model.observation import AS_LAST_KNOWN, Observation, majority
 from kraftquorum_operator.model.status import Condition
 from kraftquorum_operator.plan import guards
@@ -191,6 +192,14 @@ def _volumes_failing(context: Context) -> Answer:
     )
 
 
+def _volumes_growing(context: Context) -> Answer:
+    """Volumes do not have the larger `spec.storage.size` yet; the message says why."""
+    why = why_volumes_grow(context.observation)
+    if why is None:
+        return False, "NotGrowing", "every volume has the size that its claim asks for"
+    return True, *why
+
+
 def _config_rejected(context: Context) -> Answer:
     """Nodes would refuse `spec.config`. The message says why; the operator changes no pod."""
     if not context.observation.config_faults:
@@ -216,7 +225,7 @@ def _access_ready(context: Context) -> Answer:
 
 def _log_outgrows_disk(context: Context) -> Answer:
     """The settings do not keep the log smaller than its volume; a full volume refuses writes."""
-    why = why_log_outgrows(context.observation.statefulset)
+    why = why_log_outgrows(context.observation)
     if why is None:
         return False, "LogBounded", "the nodes trim the log before it fills its volume"
     return True, why[0], why[1]
@@ -260,6 +269,7 @@ CONDITIONS: dict[str, Callable[[Context], Answer]] = {
     "StorageDamaged": _storage_damaged,
     "DiskLow": _disk_low,
     "VolumesFailing": _volumes_failing,
+    "VolumesGrowing": _volumes_growing,
     "LogOutgrowsDisk": _log_outgrows_disk,
     "ConfigRejected": _config_rejected,
     "CertificatesFailing": _certificates_failing,

@@ -40,7 +40,15 @@ CONDITION_ENTRIES: dict[str, tuple[str, str]] = {
 }
 """Condition → the entry when it becomes True and the entry when it no longer is."""
 
-ACTIONS = ("CreateLatch", "AdoptQuorum", "SetReplicas", "DeleteClaim", "DeletePod", "EvictPod")
+ACTIONS = (
+    "CreateLatch",
+    "AdoptQuorum",
+    "SetReplicas",
+    "GrowClaim",
+    "DeleteClaim",
+    "DeletePod",
+    "EvictPod",
+)
 """Actions that have an entry of their own; of the others only the outcome has one."""
 
 
@@ -196,6 +204,9 @@ def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]
         if condition.type in CONDITION_ENTRIES:
             on, off = CONDITION_ENTRIES[condition.type]
             yield ("Fault", f"{on}: {condition.message}") if begins else ("Repair", off)
+        elif condition.type == "VolumesGrowing":
+            why = f"Volumes grow: {condition.message}"
+            yield "Change", why if begins else "All volumes have grown"
         elif condition.type == "Paused":
             yield "Change", "Paused by spec.pause" if begins else "No longer paused"
         elif condition.type == "Ready" and begins:

@@ -84,12 +84,13 @@ def managed_defaults(claim_bytes: int) -> dict[str, int]:
     }
 
 
-def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
+def node_config(spec: QuorumSpec, defaults: str | None, volume: str | None = None) -> NodeConfig:
     """Combine the settings, and check them as a whole.
 
     Args:
-        spec: what is wanted.
+        spec: what is wanted, with the size that the claims were first made with.
         defaults: which of the operator's defaults hold; see `model/defaults.py`.
+        volume: the size of the smallest volume; None: that of the spec.
     """
     older = spec.node_settings.model_dump(exclude_none=True)
     claim_bytes = size_bytes(spec.storage.size)
@@ -99,7 +100,7 @@ def node_config(spec: QuorumSpec, defaults: str | None) -> NodeConfig:
     faults = [*find_name_faults(spec.config), *_conflicting_names(older, spec.config)]
     faults += find_value_faults(values) if "fetch_max_wait_ms" in values else _derive(values)
     if not faults:
-        faults += _reserve_faults(values, spec.storage.size)
+        faults += _reserve_faults(values, volume or spec.storage.size)
     if faults:
         return NodeConfig(defaults, (), tuple(faults))
     written = [*ALWAYS, *(name for name in ALLOWED if name not in ALWAYS)]
@@ -142,7 +143,7 @@ def _reserve_faults(values: Mapping[str, object], size: str) -> Iterator[str]:
     reserve = int(_text(name, values.get(name, default_of(name))))
     if 2 * reserve >= size_bytes(size):
         yield (
-            f"config.{name} is {reserve}, too much for storage.size {size}: a leader accepts "
+            f"config.{name} is {reserve}, too much for a volume of {size}: a leader accepts "
             "writes only while twice as much is free; set less than half of the size"
         )
 

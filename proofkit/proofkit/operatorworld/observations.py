@@ -180,6 +180,23 @@ def with_claim(observation: Observation, changed: Claim) -> Observation:
     return replace(observation, claims=tuple(sorted([*others, changed], key=lambda c: c.ordinal)))
 
 
+def with_size(
+    observation: Observation,
+    ordinal: int,
+    requested_gib: float,
+    capacity_gib: float,
+) -> Observation:
+    """The observation with one claim that asks for a size and has another."""
+    known = replace(
+        claim(ordinal),
+        storage_class="fast",
+        version=f"v{ordinal}",
+        requested_bytes=int(requested_gib * (1 << 30)),
+        capacity_bytes=int(capacity_gib * (1 << 30)),
+    )
+    return with_claim(observation, known)
+
+
 def with_node(observation: Observation, changed: Node) -> Observation:
     """The observation with one node's answer replaced."""
     others = [n for n in observation.nodes if n.replica.node_id != changed.replica.node_id]

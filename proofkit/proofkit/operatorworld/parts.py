@@ -24,6 +24,12 @@ class Disk:
     log_end: int = 0
     base: tuple[ReplicaId, ...] = ()
     record: ClaimRecord | None = None
+    requested_gib: int = 1
+    """The size that the claim asks for."""
+    capacity_gib: int = 1
+    """The size of the volume."""
+    version: int = 1
+    """Of the claim: another one once either size changed."""
 
 
 @dataclass

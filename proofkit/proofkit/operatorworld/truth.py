@@ -72,6 +72,14 @@ class Truth:
     """How many pods the machines have room for; None: for all."""
     deferral: Deferral | None = None
     """As recorded on the StatefulSet."""
+    template_gib: int = 1
+    """The size of the claims that the StatefulSet controller makes."""
+    class_expands: bool = True
+    """Whether the storage class lets claims grow."""
+    refused_growths: dict[str, str] = field(default_factory=dict[str, str])
+    """By UID of the claim: why the API server refused to let it grow; the operator retries none."""
+    driver_expands: bool = True
+    """Whether the storage driver does what a claim asks for, or fails each time."""
     budget_grows: bool = True
     """Whether the disruption budget keeps a majority of the wanted voters, if they are more."""
     budget_pods: set[int] = field(default_factory=set[int])
@@ -131,6 +139,7 @@ class Truth:
         self._control()
         for ordinal, runner in self.runners.items():
             self._run(ordinal, runner)
+        self._expand()
         self._elect()
         self._replicate()
 
@@ -151,7 +160,10 @@ class Truth:
         for ordinal in range(self.replicas):
             disk = self.disks.get(ordinal)
             if disk is None:
-                self.disks[ordinal] = Disk(self._uid("claim"), self.uid)
+                size = self.template_gib
+                self.disks[ordinal] = Disk(
+                    self._uid("claim"), self.uid, requested_gib=size, capacity_gib=size
+                )
             elif disk.terminating and ordinal not in self.runners:
                 continue
             if ordinal not in self.runners:
@@ -159,6 +171,14 @@ class Truth:
                 if ordinal in self.budget_pods:
                     self.count_budget()
         self._place()
+
+    def _expand(self) -> None:
+        """The storage driver and the kubelet: the file system of a running pod grows online."""
+        for ordinal, disk in self.disks.items():
+            runner = self.runners.get(ordinal)
+            mounted = runner is not None and runner.placed
+            if self.driver_expands and mounted and disk.capacity_gib < disk.requested_gib:
+                disk.capacity_gib, disk.version = disk.requested_gib, disk.version + 1
 
     def _place(self) -> None:
         """The scheduler: it gives a place that is free to the pod that has waited the longest."""
@@ -313,6 +333,9 @@ class Truth:
                 Disk(disk.claim_uid, disk.owner_uid),
                 terminating=disk.terminating,
                 record=disk.record,
+                requested_gib=disk.requested_gib,
+                capacity_gib=disk.capacity_gib,
+                version=disk.version,
             )
             self.crash(ordinal)
 
@@ -320,7 +343,13 @@ class Truth:
         """A user restores an earlier content of the volume (S3); the process starts on it."""
         disk = self.disks[ordinal]
         self.disks[ordinal] = replace(
-            copy, claim_uid=disk.claim_uid, owner_uid=disk.owner_uid, record=disk.record
+            copy,
+            claim_uid=disk.claim_uid,
+            owner_uid=disk.owner_uid,
+            record=disk.record,
+            requested_gib=disk.requested_gib,
+            capacity_gib=disk.capacity_gib,
+            version=disk.version,
         )
         self.copied.add(ReplicaId(ordinal, copy.directory_id or ""))
         self.crash(ordinal)

@@ -6,6 +6,7 @@ Each is an action that `kubectl` allows a user with the rights. Faults of machin
 
 from __future__ import annotations
 
+from kraftquorum_operator.model.quantity import size_bytes
 from proofkit.operatorworld.world import World
 
 
@@ -49,6 +50,14 @@ def miscount(world: World, ordinal: int) -> None:
     if runner is not None and ordinal in world.budget_pods and world.is_ready(ordinal):
         runner.version += 1
         world.budget_lacks = 1
+
+
+def grow_storage(world: World, gib: int) -> None:
+    """`kubectl edit krq`: larger volumes; the API server refuses smaller ones."""
+    size = max(size_bytes(world.spec.storage.size) >> 30, gib)
+    changed = world.spec.storage.model_copy(update={"size": f"{size}Gi"})
+    world.spec = world.spec.model_copy(update={"storage": changed})
+    world.refused_growths.clear()  # a changed spec is tried at once
 
 
 def delete_latch(world: World) -> None:

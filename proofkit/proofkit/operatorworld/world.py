@@ -30,10 +30,11 @@ from kraftquorum_operator.model.observation import (
     Trouble,
     majority,
 )
+from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.plan import actions
 from kraftquorum_operator.plan.actions import Decision, Done, Wait
 from proofkit.operatorworld.decision import decide
-from proofkit.operatorworld.parts import Runner
+from proofkit.operatorworld.parts import Disk, Runner
 from proofkit.operatorworld.truth import TICK_MS, Truth
 
 
@@ -88,6 +89,7 @@ class World(Truth):
                 str(self.budget_version),
             ),
             remembered_cluster_id=self.remembered_cluster_id,
+            refused_growths=tuple(sorted(self.refused_growths.items())),
             troubles=tuple(
                 self._trouble(n) for n, runner in sorted(self.runners.items()) if not runner.placed
             ),
@@ -127,6 +129,10 @@ class World(Truth):
             owner_uid=disk.owner_uid,
             volume=disk.claim_uid,
             record=disk.record,
+            version=str(disk.version),
+            requested_bytes=disk.requested_gib << 30,
+            capacity_bytes=disk.capacity_gib << 30,
+            resize="" if self.driver_expands else "ControllerResizeError: the driver fails",
         )
 
     def _node(self, ordinal: int) -> Node | None:
@@ -272,6 +278,8 @@ class World(Truth):
                     disk.owner_uid = self.uid
             case actions.RecordClaims():
                 self._record(action)
+            case actions.GrowClaim():
+                self._grow(action, stale=stale)
             case actions.ApplyObjects():
                 self.budget_grows = why_deferred(self.look(), self.spec.voters) is None
                 self.count_budget()
@@ -391,6 +399,24 @@ class World(Truth):
             if action.statefulset_uid == self.statefulset_uid:
                 self.records[ordinal] = record
             assert ReplicaId(ordinal, record.directory_id) not in self.copied, "S3: a copy recorded"
+
+    def _grow(self, action: actions.GrowClaim, *, stale: bool) -> None:
+        disk = self.disks.get(_ordinal(action.claim))
+        if disk is None or (disk.claim_uid, str(disk.version)) != (action.uid, action.version):
+            return  # conflict
+        if not self.class_expands:
+            self.refused_growths[disk.claim_uid] = "the class does not allow it"
+            return
+        wanted_gib = size_bytes(action.size) >> 30
+        assert wanted_gib > disk.requested_gib, "a claim that does not grow"
+        assert disk.owner_uid == self.uid or stale, "a claim of another owner"
+        growing = [d for d in self.disks.values() if d.capacity_gib < d.requested_gib]
+        assert stale or not self._in_use(growing), "two volumes that grow at a time"
+        disk.requested_gib, disk.version = wanted_gib, disk.version + 1
+
+    def _in_use(self, disks: list[Disk]) -> list[Disk]:
+        ours = [self.disks[n] for n in range(self.replicas or 0) if n in self.disks]
+        return [d for d in disks if d in ours and d.owner_uid == self.uid and not d.terminating]
 
     def _check_loss(self, ordinal: int, *, stale: bool) -> None:
         """Ending a pod must leave a majority, if its replica counts now."""

@@ -21,7 +21,7 @@ from kraftquorum_operator.model.engine import KAFKA
 from kraftquorum_operator.model.objects import ObjectRef, Owner
 from kraftquorum_operator.model.observation import Observation, ReplicaId, VoterRecord
 from kraftquorum_operator.observe.read import Observed
-from kraftquorum_operator.plan.actions import ApplyObjects, CountPod, JoinNode, Wait
+from kraftquorum_operator.plan.actions import ApplyObjects, CountPod, GrowClaim, JoinNode, Wait
 from kraftquorum_operator.plan.compare import Desired
 from kraftquorum_operator.reconcile import Outcome, Reconciler
 from kraftquorum_operator.report.events import EventLog
@@ -35,6 +35,7 @@ from proofkit.operatorworld.observations import (
     with_node,
     with_pod,
     with_quorum,
+    with_size,
     without_node,
 )
 from raftnode.commands.storage import random_id
@@ -355,3 +356,43 @@ async def test_a_change_that_no_leader_checks_is_observed_and_decided_again(
     assert leader.removed == removed
     assert seen == []
     assert outcome.failed is not bool(removed)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.reconcile:Reconciler._reconcile",
+    "memory.refusals.growth_failed(decision, failure, generation, now_ms)",
+    "pass",
+)
+async def test_a_claim_that_may_not_grow_is_reported_and_the_others_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = RefusedError(403, "Forbidden", "PATCH: 403 the class must support resize")
+    observation = healthy()
+    for ordinal in range(3):
+        observation = with_size(observation, ordinal, 0.5, 0.5)
+    outcomes, statuses = await looks(monkeypatch, observation, error, 4)
+    claims = [o.decision.claim for o in outcomes[:3] if isinstance(o.decision, GrowClaim)]
+    assert claims == ["data-demo-1", "data-demo-2", "data-demo-0"]
+    last = outcomes[3].decision
+    assert isinstance(last, Wait)
+    assert last.guard == "claim_growth_accepted"
+    conditions = {c["type"]: c for c in statuses[-1]["conditions"]}
+    assert conditions["VolumesGrowing"]["reason"] == "Refused"
+    assert conditions["Available"]["status"] == "True"
+    assert conditions["Progressing"]["status"] == "False", "a person must act"
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:awaits_only_volumes",
+    "isinstance(decision, Wait)",
+    "False",
+)
+async def test_a_quorum_gets_its_turn_for_an_image_while_its_volumes_grow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    observation, turn = with_size(healthy(), 1, 1, 0.5), ImageTurn()
+    (outcome,), _ = await looks(monkeypatch, observation, ValueError("unused"), 1, turn=turn)
+    assert isinstance(outcome.decision, Wait)
+    assert outcome.decision.guard == "volume_has_grown"
+    assert turn.holder == Owner("test", "demo", UID)
+    assert outcome.pause_s == 0

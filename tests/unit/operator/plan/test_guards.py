@@ -38,6 +38,7 @@ from proofkit.operatorworld.observations import (
     with_node,
     with_pod,
     with_quorum,
+    with_size,
     without_node,
 )
 from proofkit.operatorworld.tls_observations import certified
@@ -113,6 +114,14 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
             refused_deletions=(("pod-1", "500"),),
         ),
         spec(),
+    ),
+    "claim_growth_accepted": (
+        replace(with_size(healthy(), 1, 1, 1), refused_growths=(("claim-1", "403"),)),
+        spec(storage={"size": "2Gi"}),
+    ),
+    "volume_has_grown": (
+        with_size(healthy(), 1, 2, 1),
+        spec(storage={"size": "2Gi"}),
     ),
     "claim_deletion_accepted": (
         replace(

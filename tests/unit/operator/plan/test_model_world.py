@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kraftquorum_operator.model.engine import KAFKA, RAFTNODE, Engine
 from kraftquorum_operator.model.observation import ReplicaId, majority
+from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan.actions import Done, Wait
 from proofkit.operatorworld import user_actions
@@ -53,8 +54,9 @@ def faults(*kinds: str) -> st.SearchStrategy[list[Fault]]:
 
 LATE = ("freeze", "thaw", "look_again", "cut_off")
 ROOM = ("fill", "free")
-ROLLING = ("crash", "scale", "retemplate", "miscount", *ROOM, *LATE)
-GENTLE = ("crash", "delete_pod", "edit_budget", "miscount", "scale", *LATE)
+GROWING = ("grow_storage", "class_expands", "driver_expands")
+ROLLING = ("crash", "scale", "retemplate", "miscount", *ROOM, *GROWING, *LATE)
+GENTLE = ("crash", "delete_pod", "edit_budget", "miscount", "scale", *GROWING, *LATE)
 HANDS = (
     "scale_statefulset",
     "delete_statefulset",
@@ -123,7 +125,9 @@ def inject(world: World, fault: Fault, frozen: list) -> None:
             world.places = len(world.runners)
         case "free":
             world.places = None
-        case kind if kind in {*HANDS, "edit_budget", "miscount"}:
+        case "class_expands" | "driver_expands":
+            setattr(world, fault.kind, bool(fault.ordinal % 2))
+        case kind if kind in {*HANDS, "edit_budget", "miscount", "grow_storage"}:
             meddle(world, fault)
         case "corrupt" if not world.engine.storage_exits:
             # Nothing reports it, so a person looks and gives the disk up.
@@ -160,6 +164,8 @@ def meddle(world: World, fault: Fault) -> None:
 
 def settle(world: World) -> None:
     decision, world.places = None, None
+    world.class_expands, world.driver_expands = True, True
+    world.refused_growths.clear()
     for _ in range(CALM_TICKS):
         template_known = world.seen_version == world.version
         decision = world.step()
@@ -178,6 +184,8 @@ def settle(world: World) -> None:
     assert world.budget_pods == {v.node_id for v in world.voters}
     assert world.replicas == world.spec.voters
     assert {runner.revision for runner in world.runners.values()} == {world.revision}
+    sizes = [world.disks[n].capacity_gib for n in range(world.spec.voters)]
+    assert all(size >= size_bytes(world.spec.storage.size) >> 30 for size in sizes), sizes
 
 
 @both_engines
@@ -417,4 +425,74 @@ def test_a_scale_up_without_room_comes_before_the_roll_of_voters_that_cannot_be_
     assert isinstance(decision, Wait)
     assert decision.guard == "node_answers"
     assert "while" in decision.why
+    settle(world)
+
+
+@both_engines
+@given(
+    voters=st.integers(1, 5),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    at=st.integers(0, 10),
+    leaderless=st.booleans(),
+    plan=faults("class_expands", "driver_expands", "freeze", "thaw", "cut_off"),
+)
+@WALK
+def test_growth_ends_no_pod_and_no_claim(
+    engine: Engine, voters: int, sizes: list[int], at: int, leaderless: bool, plan: list[Fault]
+) -> None:
+    """Neither while the storage class or its driver fails, nor without a leader."""
+    world, frozen = start(engine, voters), []
+    settle(world)
+    pods = {ordinal: runner.uid for ordinal, runner in world.runners.items()}
+    claims = {ordinal: disk.claim_uid for ordinal, disk in world.disks.items()}
+    if leaderless:
+        for ordinal in range(majority(voters)):
+            world.crash(ordinal, 60)
+    begun = len(world.changes)
+    for size in sizes:
+        user_actions.grow_storage(world, size)
+        run(world, at)
+        for fault in plan:
+            inject(world, fault, frozen)
+            run(world, fault.steps)
+    settle(world)
+    assert {ordinal: runner.uid for ordinal, runner in world.runners.items()} == pods
+    assert {ordinal: disk.claim_uid for ordinal, disk in world.disks.items()} == claims
+    late = ("GrowClaim", "late GrowClaim")
+    others = [change for change in world.changes[begun:] if not change.startswith(late)]
+    assert not [change for change in others if "Delete" in change or "Evict" in change]
+
+
+@both_engines
+def test_disks_grow_while_a_majority_is_down_because_they_are_full(engine: Engine) -> None:
+    world = start(engine, 3)
+    settle(world)
+    for ordinal in range(3):
+        world.crash(ordinal, CALM_TICKS)
+    user_actions.grow_storage(world, 4)
+    run(world, 20)
+    assert not world.has_quorum()
+    assert [world.disks[n].capacity_gib for n in range(3)] == [4, 4, 4]
+
+
+@both_engines
+@pytest.mark.parametrize("fault", ["class_expands", "driver_expands"])
+def test_nothing_waits_for_a_volume_that_cannot_grow(engine: Engine, fault: str) -> None:
+    world = start(engine, 3)
+    settle(world)
+    setattr(world, fault, False)
+    user_actions.grow_storage(world, 2)
+    run(world, 5)
+    grown = [disk for disk in world.disks.values() if disk.requested_gib > 1]
+    assert len(grown) == (0 if fault == "class_expands" else 1)
+    world.wipe(1)
+    world.retemplate()
+    change(world, voters=5)
+    run(world, CALM_TICKS)
+    assert {v.node_id for v in world.voters} == set(range(5)), world.changes[-20:]
+    assert {runner.revision for runner in world.runners.values()} == {world.revision}
+    decision = world.step()
+    assert isinstance(decision, Wait)
+    guard = "claim_growth_accepted" if fault == "class_expands" else "volume_has_grown"
+    assert decision.guard == guard
     settle(world)

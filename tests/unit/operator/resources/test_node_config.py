@@ -80,7 +80,8 @@ def faults(**config: object) -> str:
 def test_a_new_quorum_is_given_a_log_that_cannot_fill_its_claim(size: str) -> None:
     settings = given(storage={"size": size})
     assert int(settings["log_retention_bytes"]) > 0
-    assert why_log_outgrows(live(storage={"size": size})) is None
+    made = live(storage={"size": size})
+    assert why_log_outgrows(replace(healthy(), statefulset=made)) is None
     defaults = managed_defaults(size_bytes(size))
     log = sum(defaults.values())
     assert log < size_bytes(size) / 4, "the rest is for snapshots, the reserve and the file system"
@@ -245,7 +246,7 @@ def test_the_schema_has_the_node_s_own_types_and_limits_and_no_default() -> None
         ({"fetch_max_wait_ms": 1500}, r"at least twice fetch_max_wait_ms \(1500\)"),
         ({"retry_backoff_ms": 5000}, "twice retry_backoff_ms"),
         ({"max_batch_bytes": 8 << 20, "segment_bytes": 4096}, r"\(8388608\) exceeds segment_bytes"),
-        ({"disk_reserve_bytes": 1 << 29}, "is 536870912, too much for storage.size 1Gi"),
+        ({"disk_reserve_bytes": 1 << 29}, "is 536870912, too much for a volume of 1Gi"),
     ],
     ids=str,
 )

@@ -117,7 +117,7 @@ def test_a_pod_that_cannot_start_is_not_safe_though_all_voters_are_well() -> Non
 def test_every_condition_weighs_in_the_verdict_or_is_known_not_to() -> None:
     graver = {"QuorumLost", "FormationBlocked", "Available", "VolumeFromCopy", "Paused"}
     counted = {"Ready", "Progressing", "Degraded"}
-    to_come = {"LogOutgrowsDisk"}  # until the disk runs low, which is told as such
+    to_come = {"LogOutgrowsDisk", "VolumesGrowing"}  # until the disk runs low, told as such
     of_clients = {"AccessReady"}  # the quorum serves by the previous access file
     assert set(CONDITIONS) == TROUBLES | graver | counted | to_come | of_clients
 

@@ -183,6 +183,29 @@ async def test_replicas_change_only_from_the_version_that_was_observed(place: Pl
     assert scaled["spec"] == {"replicas": 4}
 
 
+@pytest.mark.without(f"{OBJECTS}:grow_claim", '"resourceVersion": action.version', "")
+async def test_a_claim_grows_only_from_the_version_that_was_observed(place: Place):
+    """A late request must not lower what a later one has asked for."""
+    name = "data-demo-2"
+    place.server.put("PersistentVolumeClaim", name, "uid", size("1Gi"))
+    await objects.grow_claim(actions.GrowClaim(name, "uid", "4Gi", "1"), place.tools)
+    claim = place.server.get("PersistentVolumeClaim", name)
+    assert claim is not None
+    assert claim["spec"] == size("4Gi")
+    for late in (
+        actions.GrowClaim(name, "uid", "2Gi", "1"),
+        actions.GrowClaim(name, "old", "2Gi", claim["metadata"]["resourceVersion"]),
+    ):
+        with suppress(ConflictError):
+            await objects.grow_claim(late, place.tools)
+        assert claim["spec"] == size("4Gi")
+
+
+def size(storage: str) -> dict[str, Any]:
+    """Of the spec of a claim."""
+    return {"resources": {"requests": {"storage": storage}}}
+
+
 @pytest.mark.without(
     f"{OBJECTS}:set_replicas", "if deferral is not None else None", "if 0 else None"
 )

@@ -57,6 +57,9 @@ def growing(observation: Observation, decision: object = None) -> tuple[bool, st
 # --- which claim grows ------------------------------------------------------------------------
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:grow_claim", "if any(claim.grows", "if not any(claim"
+)
 def test_claims_grow_one_after_the_other_and_the_leaders_last() -> None:
     assert decide(LARGER, sized((1, 1), (1, 1), (1, 1)), NOW_MS) == grows(1)
     waiting = decide(LARGER, sized((1, 1), (4, 1), (1, 1)), NOW_MS)
@@ -99,6 +102,9 @@ def test_a_claim_that_is_kept_of_a_removed_replica_does_not_grow() -> None:
 # --- nothing else waits for it, and it waits for nothing else ---------------------------------
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.plan.decide:decide", "prepared or grow_claim(case)", "prepared"
+)
 def test_a_claim_grows_without_a_leader_and_during_a_repair_that_waits() -> None:
     small = sized((1, 1), (1, 1), (1, 1))
     leaderless = replace(small, quorum=None, nodes=())

@@ -13,7 +13,14 @@ from kraftquorum_operator.model.status import (
     TimelineEntry,
     last_status,
 )
-from kraftquorum_operator.plan.actions import DeleteClaim, DeletePod, Done, Wait, describe
+from kraftquorum_operator.plan.actions import (
+    DeleteClaim,
+    DeletePod,
+    Done,
+    GrowClaim,
+    Wait,
+    describe,
+)
 from kraftquorum_operator.report.conditions import CONDITIONS
 from kraftquorum_operator.report.stamp import Stamp
 from kraftquorum_operator.report.status import build_status
@@ -30,6 +37,7 @@ from proofkit.operatorworld.observations import (
     voter,
     with_node,
     with_quorum,
+    with_size,
     without_node,
 )
 
@@ -98,6 +106,19 @@ def test_a_pod_that_the_operator_ended_is_no_fault() -> None:
     ]
     other = describe(DeletePod("demo-2", "uid", "its template is outdated"))
     assert ("Fault", "demo-1 does not answer") in told(WELL, away, other)
+
+
+def test_volumes_that_grow_are_a_change_and_no_fault() -> None:
+    action = describe(GrowClaim("data-demo-1", "uid", "1Gi"))
+    grows = with_size(healthy(), 1, 1, 0.5)
+    assert told(WELL, grows, action) == [
+        ("Change", f"The operator acts: {action}"),
+        ("Change", "Volumes grow: claim data-demo-1 has 512Mi of 1Gi"),
+    ]
+    assert told(status(grows, WELL), healthy()) == [
+        ("Repair", "The quorum is ready: 3 voters, all caught up"),
+        ("Change", "All volumes have grown"),
+    ]
 
 
 def test_the_replacement_of_a_disk_is_told_by_its_outcome() -> None:

@@ -28,12 +28,19 @@ from raftnode.api.server import ApiServer, make_app
 from raftnode.api.session import greeting_of
 from raftnode.core.types import Endpoint
 from raftnode.limits.model import ClientLimits
+from raftnode.log_limit import LineBudget
 from raftnode.session import PATH, SUBPROTOCOL
 from raftnode.tls.files import TlsFiles
 from raftnode.tls.handshakes import ListenerTls
 from raftnode.tls.material import TlsRules
 
 SERVERS = Authority("servers")
+
+
+@pytest.fixture(autouse=True)
+def unused_line_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of earlier tests have logged, too."""
+    monkeypatch.setattr(session_route, "_lines", LineBudget())
 
 
 def spawn(coroutine: Any, *, name: str) -> asyncio.Task[None]:

@@ -13,7 +13,12 @@ from kraftquorum_observability.labels import (
 
 from .alert import NODE, NODE_UP, OF_QUORUM, PEER, Alert
 
-ACCEPTED_UNTIL = "raftnode_tls_certificate_accepted_until_timestamp_seconds"
+# A quorum may keep an older image, whose nodes know only when the certificate itself expires, and
+# of all CAs the first that does.
+ACCEPTED_UNTIL = (
+    "raftnode_tls_certificate_accepted_until_timestamp_seconds"
+    " or raftnode_tls_certificate_expiry_timestamp_seconds"
+)
 
 NODES: tuple[Alert, ...] = (
     Alert(
@@ -103,7 +108,7 @@ or
         f"""
 min by ({NODE_LABELS}, listener) ({ACCEPTED_UNTIL}) - time() < 0
 or
-max by ({NODE_LABELS}, listener) (raftnode_tls_ca_expiry_timestamp_seconds) - time() < 0
+max by ({NODE_LABELS}, listener) (raftnode_tls_ca_expiry_timestamp_seconds{{ca!=""}}) - time() < 0
 """,
         "1m",
         f"{NODE} has an expired certificate on its listener {{{{ $labels.listener }}}}",
@@ -124,8 +129,8 @@ and on ({NODE_LABELS}, listener)
         "5m",
         f"{NODE} trusts an expired CA on its listener {{{{ $labels.listener }}}}",
         "The CA {{ $labels.ca }} has expired, and the listener trusts another one that is valid. "
-        "Certificates of the expired CA are refused. Once no certificate in use is of it, remove "
-        "it from the CA file.",
+        "Certificates of the expired CA are refused. Once it has signed no certificate in "
+        "use, remove it from the CA file.",
     ),
     Alert(
         "KraftquorumCertificateRefused",

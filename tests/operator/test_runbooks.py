@@ -31,8 +31,9 @@ MISSING_HERE = {
     ("top", "pod"): "Metrics API not available",
     ("get", "podmonitors,networkpolicies"): 'doesn\'t have a resource type "podmonitors"',
     ("logs", "--previous"): "has written no log yet",
+    ("get", "configmap"): 'configmaps "demo-client-ca" not found',
 }
-"""What this cluster answers to sound commands: it has neither the metrics server nor the Prometheus operator, and the pods of this test have not restarted."""
+"""What this cluster answers to sound commands: it has neither the metrics server nor the Prometheus operator, the pods of this test have not restarted, and their quorum has no TLS."""
 
 
 def found() -> list[str]:

@@ -143,7 +143,10 @@ def test_a_policy_of_another_owner_is_reported_and_never_written_or_deleted(krq,
     }
     krq.kubectl("apply", "-f", "-", stdin=json.dumps(other))
     operators.start()
-    krq.apply(voters=1, networkPolicy={"enabled": False})
+    krq.apply(voters=1, networkPolicy={"enabled": True})
+    krq.until_status("held", lambda now: now.get("waitingFor") == "network_policy_written")
+    assert not krq.list("sts"), "no node starts that the whole cluster could reach"
+    patch(krq, {"spec": {"networkPolicy": {"enabled": False}}})
     krq.ready(1)
     krq.until_status("nothing in the way", lambda now: now.get("waitingFor") is None)
     patch(krq, {"spec": {"networkPolicy": {"enabled": True}}})

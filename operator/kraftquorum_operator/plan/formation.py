@@ -44,6 +44,7 @@ def create(case: Case) -> CreateStatefulSet | Wait | None:
         guards.claims_are_ours,
         guards.config_accepted,
         guards.access_file_written,
+        guards.network_policy_written,
         guards.certificates_usable,
         guards.certificates_issued,
     )

@@ -13,7 +13,7 @@ from kraftquorum_operator.judge.disks import why_damaged
 from kraftquorum_operator.judge.given_up import in_a_row, wait_ms
 from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.model.observation import ReplicaId, majority
-from kraftquorum_operator.plan.access_guards import access_file_written
+from kraftquorum_operator.plan.access_guards import access_file_written, network_policy_written
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.certificate_guards import (
     certificates_issued,
@@ -77,6 +77,7 @@ __all__ = [
     "fresh_claim_uid",
     "latch_and_quorum_agree",
     "needs_person",
+    "network_policy_written",
     "never_rebootstrap",
     "no_earlier_claims",
     "pod_gone_before_next_step",
@@ -138,8 +139,8 @@ def objects_written(case: Case) -> str | None:
     The operator writes a refused object again after pauses that grow to a minute, and likewise an
     object that another client or an admission webhook changes again at once: stop that. It never
     overwrites an object of the same name that another owner created: delete that object, or give
-    the resource another name. Formation and repair continue without the object; growing, shrinking
-    and rolling restarts wait for it.
+    the resource another name. Formation and repair continue without the object, except that a new
+    quorum waits for its policy; growing, shrinking and rolling restarts wait for every object.
     """
     # Objects that failed together share a reason.
     reasons = dict.fromkeys(why for _, why in case.observation.refused)

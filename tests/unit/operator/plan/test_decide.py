@@ -831,6 +831,28 @@ def test_objects_come_before_growing() -> None:
     assert isinstance(decided(observation, spec(voters=5)), act.ApplyObjects)
 
 
+@pytest.mark.without(
+    "kraftquorum_operator.plan.access_guards:network_policy_written.rule",
+    "case.observation.has_formed()",
+    "False",
+)
+@pytest.mark.without(
+    "kraftquorum_operator.plan.access_guards:network_policy_written.rule", "is False", "is not True"
+)
+def test_no_node_of_a_new_quorum_starts_before_its_network_policy() -> None:
+    refused = ((ObjectRef("NetworkPolicy", "demo"), "403 exceeded quota"),)
+    new = replace(blank(), statefulset=None, nodes=(), claims=(), pods=(), refused=refused)
+    assert decided(new) == Wait(
+        "network_policy_written",
+        "NetworkPolicy/demo: 403 exceeded quota; no node starts until this is fixed",
+    )
+    unwanted = spec(networkPolicy={"enabled": False})
+    assert isinstance(decided(new, unwanted), act.CreateStatefulSet)
+    assert isinstance(decided(replace(new, refused=REFUSED)), act.CreateStatefulSet)
+    formed = replace(healthy(), statefulset=None, refused=refused)
+    assert isinstance(decided(formed), act.CreateStatefulSet), "its pods would stay away"
+
+
 def test_a_refused_object_holds_back_all_but_formation_and_repair() -> None:
     observation = replace(healthy(), refused=REFUSED)
     assert decided(observation) == Wait(

@@ -144,6 +144,10 @@ CASES: dict[str, tuple[Observation, QuorumSpec]] = {
         replace(blank(), statefulset=None, access=AccessFacts({})),
         spec(access={"clients": []}),
     ),
+    "network_policy_written": (
+        replace(blank(), statefulset=None, refused=((ObjectRef("NetworkPolicy", "demo"), "403"),)),
+        spec(),
+    ),
     "certificates_usable": (
         replace(healthy(), certificates=Certificates(0, unreadable="403 Forbidden")),
         spec(tls={"mode": "Managed"}),

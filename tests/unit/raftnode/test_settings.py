@@ -189,6 +189,33 @@ def test_only_a_nodes_start_reads_the_environment(monkeypatch: pytest.MonkeyPatc
         ({"max_batch_bytes": 2048}, "record_max_bytes (1048576) exceeds max_batch_bytes (2048)"),
         ({"segment_bytes": 4096}, "max_batch_bytes (1048576) exceeds segment_bytes (4096)"),
         (
+            {"peer_tls": "required"},
+            (
+                "peer_tls is required, and peer_tls_certificate_file and peer_tls_key_file and "
+                "peer_tls_ca_file is not set: give a PEM file for it, or set peer_tls to disabled"
+            ),
+        ),
+        (
+            {
+                "peer_tls": "permissive",
+                "peer_tls_certificate_file": "tls.crt",
+                "peer_tls_key_file": "tls.key",
+            },
+            "peer_tls is permissive, and peer_tls_ca_file is not set",
+        ),
+        (
+            {"api_tls": "required", "api_tls_key_file": "tls.key"},
+            "api_tls is required, and api_tls_certificate_file is not set",
+        ),
+        (
+            {"api_tls": "permissive", "api_tls_certificate_file": "tls.crt"},
+            "api_tls is permissive, and api_tls_key_file is not set: give a PEM file for it",
+        ),
+        (
+            {"api_tls_client_certificates": "required", "access_file": "access.json"},
+            "api_tls_client_certificates is required, and api_tls_ca_file is not set",
+        ),
+        (
             {"api_tls_client_certificates": "required", "api_tls_ca_file": "ca.crt"},
             "api_tls_client_certificates is required, and access_file is not set",
         ),

@@ -21,6 +21,9 @@ CA_EXPIRES_SOON_S = 7 * 86_400
 
 Stage = Literal["valid", "expires soon", "expired"]
 
+Use = tuple[Literal["own", "ca"], str]
+"""What a listener does with a certificate, and its fingerprint: a file of CAs may have its own."""
+
 
 class ExpiryLog:
     """Logs once that a certificate expires soon, and once that it has expired.
@@ -30,18 +33,18 @@ class ExpiryLog:
 
     def __init__(self, listener: str) -> None:
         self._listener = listener
-        self._stages: dict[str, Stage] = {}
+        self._stages: dict[Use, Stage] = {}
 
     def report(self, material: Material, now: dt.datetime) -> None:
         """Log what has changed since the last report."""
         before, self._stages = self._stages, {}
         self._report_own(before, material, now)
-        self._report_trusted(before, material.trusted, now)
+        self._report_trusted(before, tuple(dict.fromkeys(material.trusted)), now)
 
-    def _report_own(self, before: dict[str, Stage], material: Material, now: dt.datetime) -> None:
+    def _report_own(self, before: dict[Use, Stage], material: Material, now: dt.datetime) -> None:
         own = material.certificate
         stage = _stage(material.seconds_left(now), material.lifetime_s * EXPIRES_SOON)
-        if not self._is_new(before, own, stage):
+        if not self._is_new(before, ("own", own.sha256), stage):
             return
         fields = _fields(self._listener, own) | {
             "accepted_until": material.accepted_until.isoformat()
@@ -52,12 +55,12 @@ class ExpiryLog:
             _log.warning("certificate_expiry_approached", **fields)
 
     def _report_trusted(
-        self, before: dict[str, Stage], trusted: Sequence[Certificate], now: dt.datetime
+        self, before: dict[Use, Stage], trusted: Sequence[Certificate], now: dt.datetime
     ) -> None:
         valid = sum(ca.not_after > now for ca in trusted)
         for ca in trusted:
             stage = _stage((ca.not_after - now).total_seconds(), CA_EXPIRES_SOON_S)
-            if not self._is_new(before, ca, stage):
+            if not self._is_new(before, ("ca", ca.sha256), stage):
                 continue
             fields = _fields(self._listener, ca) | {
                 "common_name": ca.common_name,
@@ -68,9 +71,9 @@ class ExpiryLog:
             else:
                 _log.warning("ca_expiry_approached", **fields)
 
-    def _is_new(self, before: dict[str, Stage], certificate: Certificate, stage: Stage) -> bool:
-        self._stages[certificate.sha256] = stage
-        return stage not in ("valid", before.get(certificate.sha256))
+    def _is_new(self, before: dict[Use, Stage], use: Use, stage: Stage) -> bool:
+        self._stages[use] = stage
+        return stage not in ("valid", before.get(use))
 
 
 def _stage(left_s: float, soon_s: float) -> Stage:

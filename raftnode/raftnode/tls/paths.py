@@ -11,20 +11,47 @@ from raftnode.tls.certificates import Certificate
 def accepted_until(chain: Sequence[Certificate], trusted: Sequence[Certificate]) -> dt.datetime:
     """When the other end begins to refuse a certificate for its time or that of a CA above it.
 
-    Several CAs may have signed it, such as a CA and its renewal with the same key: the one that
-    ends last counts. Without any of them, the certificates of the chain alone count.
+    Several CAs may have signed it, such as a CA and its renewal with the same key: the path that
+    ends last counts. Without any of them, the paths within the chain alone count.
 
     Args:
-        chain: the certificate, then those between it and its CA.
+        chain: the certificate, then those between it and its CA, in any order, as OpenSSL takes
+            them.
         trusted: the CAs that may be its own; those of clients may be others.
     """
-    end, ends = chain[0].not_after, list[dt.datetime]()
-    for at, certificate in enumerate(chain):
-        end = min(end, certificate.not_after)
-        ends += [min(end, ca.not_after) for ca in trusted if _is_below(certificate, ca)]
-        if not any(_is_below(certificate, above) for above in chain[at + 1 : at + 2]):
-            break
-    return max(ends, default=end)
+    reached = _reached(chain)
+    ends = [
+        min(end, ca.not_after)
+        for certificate, end in reached.items()
+        for ca in trusted
+        if _is_below(certificate, ca)
+    ]
+    tops = [end for certificate, end in reached.items() if _is_top(certificate, chain)]
+    # CAs that signed each other have no top.
+    return max(ends or tops or reached.values())
+
+
+def _reached(chain: Sequence[Certificate]) -> dict[Certificate, dt.datetime]:
+    """The certificates on paths from the first, each with the end of the path that ends last."""
+    reached = {chain[0]: chain[0].not_after}
+    waiting = [chain[0]]
+    while waiting:
+        certificate = waiting.pop()
+        for above in chain:
+            end = min(reached[certificate], above.not_after)
+            is_later = above not in reached or end > reached[above]
+            if is_later and _is_below(certificate, above):
+                reached[above] = end
+                waiting.append(above)
+    return reached
+
+
+def _is_top(certificate: Certificate, chain: Sequence[Certificate]) -> bool:
+    """Whether the chain has no other CA above it; a renewal of the same CA is no other."""
+    return not any(
+        above.authority != certificate.authority and _is_below(certificate, above)
+        for above in chain
+    )
 
 
 def _is_below(certificate: Certificate, ca: Certificate) -> bool:

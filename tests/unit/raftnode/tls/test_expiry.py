@@ -23,7 +23,7 @@ def logged(files: TlsFiles, *times: dt.datetime) -> list[tuple[str, str]]:
     return [(line["event"], line["sha256"]) for line in lines]
 
 
-@pytest.mark.without("tls.expiry:ExpiryLog._is_new", "before.get(certificate.sha256)", '"valid"')
+@pytest.mark.without("tls.expiry:ExpiryLog._is_new", "before.get(use)", '"valid"')
 async def test_each_ca_is_logged_once_before_and_once_after_its_expiry(tmp_path):
     authority, old = Authority(valid_for=8 * WEEK), Authority("old", valid_for=3 * WEEK)
     made = issue(tmp_path, authority, also_trusted=[old], valid_for=6 * WEEK)
@@ -50,6 +50,25 @@ async def test_each_ca_is_logged_once_before_and_once_after_its_expiry(tmp_path)
     issue(tmp_path, authority, also_trusted=[old], valid_for=7 * WEEK)
     assert await look_twice(files)
     assert logged(files, after) == [("ca_expired", ends)]
+
+
+@pytest.mark.without(
+    "tls.expiry:ExpiryLog._report_own", '("own", own.sha256)', '("ca", own.sha256)'
+)
+@pytest.mark.without(
+    "tls.expiry:ExpiryLog.report", "dict.fromkeys(material.trusted)", "material.trusted"
+)
+def test_a_certificate_that_is_also_trusted_is_logged_once_for_each_use(tmp_path):
+    made = issue(tmp_path, valid_for=50 * WEEK)
+    made.ca.write_bytes(made.certificate.read_bytes() * 2)
+    files = TlsFiles(rules_of(made))
+    own = files.material.certificate.sha256
+    soon = dt.datetime.now(dt.UTC) + 47 * WEEK
+    later, after = soon + 2.5 * WEEK, soon + 4 * WEEK
+    assert logged(files, soon, soon + HOUR) == [("certificate_expiry_approached", own)]
+    assert logged(files, later, later + HOUR) == [("ca_expiry_approached", own)]
+    expired = [("certificate_expired", own), ("ca_expired", own)]
+    assert logged(files, after, after + HOUR) == expired
 
 
 async def test_a_start_beside_an_expired_ca_says_so_and_what_is_left(tmp_path):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import structlog
 from prometheus_client import CollectorRegistry
 
 from raftnode.api.model import ListenerCertificate
@@ -22,6 +23,8 @@ from raftnode.tls.material import ClientCertificates, ListenerName, Mode, TlsRul
 
 if TYPE_CHECKING:
     from raftnode.settings import NodeSettings
+
+_log = structlog.get_logger("raftnode")
 
 API_HANDSHAKE_S = 5.0
 PEER_HANDSHAKE_S = 1.0
@@ -89,11 +92,12 @@ async def build_tls(
     Raises:
         TlsError: a file cannot be used.
     """
-    wanted = [
-        rules
-        for rules in (_peer_rules(settings), _api_rules(settings, settings.api_tls))
-        if rules.mode != "disabled"
-    ]
+    wanted = list[TlsRules]()
+    for rules in (_peer_rules(settings), _api_rules(settings, settings.api_tls)):
+        if rules.mode != "disabled":
+            wanted.append(rules)
+        else:
+            _warn_of_ignored_files(settings, rules.listener)
     if not wanted:
         return Tls()
     metrics = TlsMetrics(registry, tuple(rules.listener for rules in wanted))
@@ -116,6 +120,18 @@ async def build_tls(
         peer=await build(_peer_rules(settings), PEER_HANDSHAKE_S),
         api=await build(_api_rules(settings, settings.api_tls), API_HANDSHAKE_S),
     )
+
+
+def _warn_of_ignored_files(settings: NodeSettings, listener: ListenerName) -> None:
+    """Report files of a plain listener: perhaps its mode was forgotten."""
+    names = [f"{listener}_tls_{file}_file" for file in ("certificate", "key")]
+    ignored = [name for name in names if getattr(settings, name) is not None]
+    if ignored:
+        problem = (
+            f"{listener}_tls is disabled, so connections are plain in spite of "
+            f"{' and '.join(ignored)}: set {listener}_tls, or remove these settings"
+        )
+        _log.warning("tls_files_ignored", listener=listener, problem=problem)
 
 
 def _rules(

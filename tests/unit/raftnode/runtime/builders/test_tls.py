@@ -8,6 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from proofkit.certificates import HOUR, SPIFFE, Authority, CertificateFiles
 from raftnode.runtime.builders.tls import build_tls
@@ -105,6 +106,30 @@ async def test_the_metrics_show_the_certificates_in_the_files_also_after_a_renew
     await take(tls.api.files)
     assert shown(registry, "api") == in_files(api)
     assert shown(registry, "api") != before[1]
+
+
+@pytest.mark.parametrize("listener", ["peer", "api"])
+@pytest.mark.without(
+    "runtime.builders.tls:build_tls", "_warn_of_ignored_files(settings, rules.listener)", "pass"
+)
+async def test_files_of_a_listener_whose_mode_was_forgotten_are_reported(
+    tmp_path: Path, listener: str
+):
+    authority = Authority()
+    peer = authority.issue(tmp_path / "peer", uris=[URI])
+    api = authority.issue(tmp_path / "api", hosts=["node-1"])
+    complete = settings_of(tmp_path, peer, api)
+    forgotten = complete.model_copy(update={f"{listener}_tls": "disabled"})
+    plain = NodeSettings(node_id=1, log_dir=tmp_path / "data")
+    lines: list[list[tuple[object, ...]]] = []
+    for settings in (complete, plain, forgotten):
+        with capture_logs() as events:
+            await build_tls(settings, CollectorRegistry(), Tasks(lambda _: None), lambda: None)
+        lines.append([(event["event"], event["log_level"], event["listener"]) for event in events])
+    assert lines == [[], [], [("tls_files_ignored", "warning", listener)]]
+    problem = events[0]["problem"]
+    assert problem.startswith(f"{listener}_tls is disabled, so connections are plain in spite of ")
+    assert f" {listener}_tls_certificate_file and {listener}_tls_key_file: " in problem
 
 
 @pytest.mark.without(METRICS, "material.accepted_until", "material.certificate.not_after")

@@ -1,15 +1,18 @@
 """Every row of docs/evidence/bad-requests.md, as bytes to the port of a real node.
 
 One node leads alone; the other is a voter of two, and the test plays the second voter, which
-leads it. So each request comes from whom the node must listen to, with one thing wrong in it.
+leads it. So each request comes from whom the node must listen to, with one thing wrong in it:
+over a plain connection, and over mutual TLS from a peer with a certificate of its own.
 """
 
 import itertools
 import random
+import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
@@ -23,7 +26,8 @@ from proofkit.badrequests import (
     Wrong,
     wrong_requests,
 )
-from proofkit.localquorum import PATIENCE_S, LocalNode, LocalQuorum, eventually
+from proofkit.localquorum import CLUSTER_ID, PATIENCE_S, LocalNode, LocalQuorum, eventually
+from proofkit.quorumsecurity import QuorumSecurity
 from raftnode.api.model import FormRequest, VoterSpec
 from raftnode.core.messages import (
     BeginQuorumEpochRequest,
@@ -59,27 +63,47 @@ CHANGES_STATE = {"INCONSISTENT_VOTER_SET"}
 CODEC = Codec(decode_batches=decode_batches)
 
 
+@pytest.fixture(params=["plain", "mutual TLS"])
+def security(request: pytest.FixtureRequest, tmp_path: Path) -> QuorumSecurity | None:
+    """TLS between nodes or none; clients have plain connections in both."""
+    if request.param == "plain":
+        return None
+    return QuorumSecurity(tmp_path / "security", CLUSTER_ID, api_tls="disabled", tokens=False)
+
+
 @dataclass
 class Peer:
     """The test's end of a connection, which is opened again when it was cut off."""
 
     session: ClientSession
+    quorum: LocalQuorum
     node: LocalNode
     own: ReplicaKey
     to: ReplicaKey
-    cluster: str
     socket: ClientWebSocketResponse | None = None
     numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     async def open(self) -> ClientWebSocketResponse:
         if self.socket is None or self.socket.closed:
-            url = f"ws://{self.node.peer}/v1/peer"
-            self.socket = await self.session.ws_connect(url)
+            context = self._context()
+            scheme = "ws" if context is None else "wss"
+            self.socket = await self.session.ws_connect(
+                f"{scheme}://{self.node.peer}/v1/peer", ssl=context or True
+            )
             await self.socket.send_bytes(
-                encode_hello(Hello(Identity(self.own, self.cluster, 1), wants=self.to))
+                encode_hello(Hello(Identity(self.own, self.quorum.cluster_id, 1), wants=self.to))
             )
             assert isinstance(decode_hello(await self.socket.receive_bytes()), Hello)
         return self.socket
+
+    def _context(self) -> ssl.SSLContext | None:
+        """With the certificate of the replica that it plays; None: the node's port is plain."""
+        if self.quorum.security is None:
+            return None
+        files = self.quorum.security.issue_node(self.own.node_id, ["localhost"])
+        context = ssl.create_default_context(cafile=files.ca)
+        context.load_cert_chain(files.certificate, files.key)
+        return context
 
     async def leave(self) -> None:
         """Go; the next connection may be that of another replica."""
@@ -92,7 +116,7 @@ class Peer:
             request,
             source=self.own,
             target=self.to,
-            cluster_id=self.cluster,
+            cluster_id=self.quorum.cluster_id,
             correlation_id=number,
             compact=compact,
         )
@@ -133,10 +157,10 @@ def error_of(frame: Frame) -> str:
 
 @asynccontextmanager
 async def node_of(
-    quorum: LocalQuorum, place: int, cluster: str, other: ReplicaKey | None, own: ReplicaKey
+    quorum: LocalQuorum, other: ReplicaKey | None, own: ReplicaKey
 ) -> AsyncIterator[Peer]:
     """A node formed alone or with `other`, and a connection to it as `own`."""
-    node = quorum.nodes[place]
+    node = quorum.nodes[0]
     node.environment["RAFTNODE_BOOTSTRAP_SERVERS"] = ""
     node.start()
     [info] = await quorum.wait_running([node])
@@ -144,9 +168,10 @@ async def node_of(
     if other is not None:
         uuid_text = format_directory_id(other.directory_id)
         voters.append(VoterSpec(node_id=other.node_id, directory_id=uuid_text))
-    await quorum.client.form(node.api, FormRequest(cluster_id=cluster, voters=tuple(voters)))
+    form = FormRequest(cluster_id=quorum.cluster_id, voters=tuple(voters))
+    await quorum.client.form(node.api, form)
     async with ClientSession() as session:
-        yield Peer(session, node, own, voters[0].key, cluster)
+        yield Peer(session, quorum, node, own, voters[0].key)
 
 
 async def state_of(quorum: LocalQuorum, node: LocalNode) -> dict[str, object]:
@@ -168,7 +193,7 @@ def rows(where: Callable[[Wrong], bool]) -> list[Wrong]:
 async def test_voters_requests_with_one_thing_wrong(quorum: LocalQuorum):
     """Letting any of these pass in `wire`, `transport` or `core` makes this fail."""
     fake = ReplicaKey(NodeId(7), uuid.UUID(int=7))
-    async with node_of(quorum, 0, "ClusterOfTwo", fake, fake) as peer:
+    async with node_of(quorum, fake, fake) as peer:
         begin = BeginQuorumEpochRequest(EPOCH, peer.own, peer.to, None)
         good: dict[str, Request] = {
             "Vote": VoteRequest(EPOCH, peer.own, peer.to, LogPosition(EPOCH, Offset(9)), True),
@@ -201,7 +226,7 @@ async def test_voters_requests_with_one_thing_wrong(quorum: LocalQuorum):
 async def test_fetchers_requests_with_one_thing_wrong(quorum: LocalQuorum):
     """Letting any of these pass in `wire`, `transport` or `core` makes this fail."""
     own = ReplicaKey(NodeId(8), uuid.UUID(int=8))
-    async with node_of(quorum, 0, "ClusterOfOne", None, own) as peer:
+    async with node_of(quorum, None, own) as peer:
         for number in range(10):
             await quorum.client.put(f"key-{number}", b"x" * 300)
         info = await quorum.info(peer.node)

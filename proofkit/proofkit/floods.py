@@ -2,11 +2,13 @@
 
 `python -m proofkit.floods KIND COUNT HOST PORT LOCAL...` opens COUNT connections, shared among
 the LOCAL addresses, says `ready`, and goes on until its input ends. A connection that the node
-closes is opened again. At its end it prints what became of them, as JSON.
+closes is opened again. At its end it prints what became of them, as JSON. With `--ca FILE` each
+connection is TLS, and with `--token FILE` each request carries the token.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import contextlib
@@ -17,10 +19,13 @@ import resource
 import ssl
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from raftnode.client import Credentials
+from raftnode.client.credential_files import CredentialFiles, LoadedCredentials
+from raftnode.client.credentials import NO_CREDENTIALS
 from raftnode.core.types import Endpoint
 from raftnode.session import PATH, SUBPROTOCOL, operations
 from raftnode.session.operations import Kind
@@ -30,17 +35,33 @@ PAUSE_S = 0.25
 LARGE = 512 << 10
 """A value that the sessions and readers which read nothing ask for."""
 LARGE_KEY = "large"
+FLOOD_PATH = "/v1/kv/flood"
 
-_HEAD = b"PUT /v1/kv/flood HTTP/1.1\r\nHost: node\r\nContent-Length: 100000\r\n"
-_READ = f"GET /v1/kv/{LARGE_KEY} HTTP/1.1\r\nHost: node\r\n\r\n".encode()
+_NO_HEADERS: Mapping[str, object] = {}
+_LONG = {"Content-Length": 100_000}
 
 
 class Flood:
-    """What became of the connections."""
+    """Where the connections go, what they present, and what became of them."""
 
-    def __init__(self, to: Endpoint) -> None:
+    def __init__(self, to: Endpoint, access: LoadedCredentials) -> None:
         self.to = to
+        self.access = access
         self.counts: Counter[str] = Counter()
+
+    def head(self, method: str, path: str, headers: Mapping[str, object] = _NO_HEADERS) -> bytes:
+        """The head of a request, without the empty line that ends it."""
+        lines = {"Host": "node", **self.access.headers, **headers}.items()
+        fields = "".join(f"{name}: {value}\r\n" for name, value in lines)
+        return f"{method} {path} HTTP/1.1\r\n{fields}".encode()
+
+    async def connect(
+        self, local: str, limit: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection from an address, and end its handshake."""
+        return await asyncio.open_connection(
+            self.to.host, self.to.port, ssl=self.access.tls, local_addr=(local, 0), limit=limit
+        )
 
 
 Attack = Callable[[Flood, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -55,7 +76,7 @@ async def trickle_head(
     flood: Flood, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Send a head that never ends, byte by byte."""
-    writer.write(_HEAD + b"X-Endless: ")
+    writer.write(flood.head("PUT", FLOOD_PATH, _LONG) + b"X-Endless: ")
     while True:
         writer.write(b"a")
         await writer.drain()
@@ -67,9 +88,9 @@ async def trickle_body(
     flood: Flood, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Send a body byte by byte."""
-    writer.write(_HEAD + b"\r\n")
+    writer.write(flood.head("PUT", FLOOD_PATH, _LONG) + b"\r\n")
     head = b""
-    while not head:
+    while not head and not reader.at_eof():
         writer.write(b"a")
         await writer.drain()
         flood.counts["bytes"] += 1
@@ -83,11 +104,9 @@ async def requests(
     flood: Flood, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Write a value, and the next as soon as it is answered."""
-    value = bytes(100)
+    request = flood.head("PUT", FLOOD_PATH, {"Content-Length": 100}) + b"\r\n" + bytes(100)
     while True:
-        writer.write(
-            b"PUT /v1/kv/flood HTTP/1.1\r\nHost: node\r\nContent-Length: 100\r\n\r\n" + value
-        )
+        writer.write(request)
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")
         flood.counts[_status(head)] += 1
@@ -97,10 +116,10 @@ async def requests(
 
 
 async def read_nothing(
-    _flood: Flood, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    flood: Flood, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Ask for a large value again and again, and read no answer."""
-    writer.write(_READ * 30)
+    writer.write((flood.head("GET", f"/v1/kv/{LARGE_KEY}") + b"\r\n") * 30)
     await writer.drain()
     await writer.wait_closed()
 
@@ -108,12 +127,18 @@ async def read_nothing(
 async def _open_session(
     flood: Flood, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    key = base64.b64encode(bytes(16)).decode()
-    writer.write(
-        f"GET {PATH} HTTP/1.1\r\nHost: node\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
-        f"Sec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n".encode()
+    head = flood.head(
+        "GET",
+        PATH,
+        {
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Version": 13,
+            "Sec-WebSocket-Key": base64.b64encode(bytes(16)).decode(),
+            "Sec-WebSocket-Protocol": SUBPROTOCOL,
+        },
     )
+    writer.write(head + b"\r\n")
     status = _status(await reader.readuntil(b"\r\n\r\n"))
     flood.counts[status] += 1
     if status != "101":
@@ -211,9 +236,7 @@ def _status(head: bytes) -> str:
 async def _insist(flood: Flood, attack: Attack, local: str, limit: int) -> None:
     while True:
         try:
-            reader, writer = await asyncio.open_connection(
-                flood.to.host, flood.to.port, local_addr=(local, 0), limit=limit
-            )
+            reader, writer = await flood.connect(local, limit)
         except OSError:
             flood.counts["not_connected"] += 1
         else:
@@ -228,8 +251,7 @@ async def _insist(flood: Flood, attack: Attack, local: str, limit: int) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _run(kind: str, count: int, to: Endpoint, locals_: Sequence[str]) -> Flood:
-    flood = Flood(to)
+async def _run(flood: Flood, kind: str, count: int, locals_: Sequence[str]) -> None:
     limit = 1 << 10 if kind in DEAF else 1 << 16
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -242,15 +264,20 @@ async def _run(kind: str, count: int, to: Endpoint, locals_: Sequence[str]) -> F
         await asyncio.to_thread(sys.stdin.read)
         for task in tasks:
             task.cancel()
-    return flood
 
 
 @asynccontextmanager
 async def flood_of(
-    kind: str, count: int, to: Endpoint, local: Sequence[str]
+    kind: str,
+    count: int,
+    to: Endpoint,
+    local: Sequence[str],
+    credentials: Credentials = NO_CREDENTIALS,
 ) -> AsyncGenerator[Counter[str]]:
     """Run a flood until the end of the block; then its counts are in the result."""
-    arguments = ("-m", "proofkit.floods", kind, str(count), to.host, str(to.port), *local)
+    files = {"--ca": credentials.ca_file, "--token": credentials.token_file}
+    options = [f"{option}={file}" for option, file in files.items() if file is not None]
+    arguments = ("-m", "proofkit.floods", *options, kind, str(count), to.host, str(to.port), *local)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,
@@ -273,13 +300,25 @@ async def flood_of(
 
 def main() -> None:
     """Run the flood that the arguments name."""
-    kind, count, host, port, *local = sys.argv[1:]
+    parser = argparse.ArgumentParser(prog="python -m proofkit.floods")
+    parser.add_argument("kind", choices=ATTACKS)
+    parser.add_argument("count", type=int)
+    parser.add_argument("host")
+    parser.add_argument("port", type=int)
+    parser.add_argument("local", nargs="+")
+    parser.add_argument("--ca", type=Path, help="PEM: each connection is TLS")
+    parser.add_argument("--token", type=Path, help="each request carries it")
+    asked = parser.parse_args()
+    credentials = Credentials(
+        ca_file=asked.ca, token_file=asked.token, plaintext_token=asked.ca is None
+    )
+    flood = Flood(Endpoint(asked.host, asked.port), CredentialFiles(credentials).current())
     # Clients run elsewhere: what this process costs is no part of what it does to the nodes.
     os.nice(10)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    flood = asyncio.run(_run(kind, int(count), Endpoint(host, int(port)), local))
+    asyncio.run(_run(flood, asked.kind, asked.count, asked.local))
     print(json.dumps(flood.counts), flush=True)  # noqa: T201
 
 

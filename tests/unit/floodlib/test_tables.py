@@ -37,7 +37,7 @@ def test_a_row_has_medians_of_the_rounds_and_the_longest_call_of_all() -> None:
     machine = {"cores": "2", "memory": "1 MiB", "kernel": "K"}
     page = tables.page(tables.report(rounds, dt.datetime(2026, 1, 2, tzinfo=dt.UTC), machine))
     assert (
-        f"|send nothing|other addresses|10.0 ms|13.0 ms|1.30{tables.TIMES} (1.10 to 6.00)|2,500 ms|7 MiB|"
+        f"|send nothing|2,000|other addresses|10.0 ms|13.0 ms|1.30{tables.TIMES} (1.10 to 6.00)|2,500 ms|7 MiB|"
         in page
     )
     assert "3 rounds of each flood, ended 2026-01-02 00:00 UTC" in page

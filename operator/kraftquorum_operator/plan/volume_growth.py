@@ -1,30 +1,51 @@
-"""Larger volumes: each claim of a replica grows to `spec.storage.size`, one after the other.
+"""Larger volumes: each claim of a replica grows to `spec.storage.size`.
 
-No pod and no claim ends for this. It needs no leader, and waits for no repair: more space may be
-what brings back replicas that stopped because their disks are full. Nothing else waits for it.
+Those that the quorum stands on grow one after the other; a growth that is stuck delays no replica
+that has to come back. No pod and no claim ends for this. It needs no leader, and waits for no
+repair: more space may be what brings back replicas that stopped because their disks are full.
+Nothing else waits for it.
 """
 
 from __future__ import annotations
 
 from kraftquorum_operator.judge.volume_growth import used_claims
-from kraftquorum_operator.model.observation import Claim
+from kraftquorum_operator.model.observation import Claim, Observation
 from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Decision, GrowClaim, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
 
 
+def _well(observation: Observation) -> set[int]:
+    """The replicas that the quorum stands on: the caught-up voters; with no leader, the ready."""
+    quorum = observation.quorum
+    if quorum is None or not quorum.confirmed:
+        return {pod.ordinal for pod in observation.pods if pod.ready}
+    return {voter.replica.node_id for voter in quorum.voters if voter.fresh}
+
+
 def _smaller(case: Case) -> list[Claim]:
-    """The claims that ask for less than is wanted: those of replicas that are not well first."""
+    """The claims that ask for less than is wanted: those of replicas that are not well first.
+
+    A volume that no pod has mounted may be unable to grow, so it comes last.
+    """
     wanted, quorum = size_bytes(case.spec.storage.size), case.observation.quorum
-    fresh = {v.replica.node_id for v in quorum.voters if v.fresh} if quorum else set[int]()
-    leader = quorum.leader.node_id if quorum else None
+    well, leader = _well(case.observation), quorum.leader.node_id if quorum else None
+    started = {pod.ordinal for pod in case.observation.pods if not pod.never_started}
     smaller = (
         claim
         for claim in used_claims(case.observation)
         if claim.requested_bytes is not None and claim.requested_bytes < wanted
     )
-    return sorted(smaller, key=lambda c: (c.ordinal == leader, c.ordinal in fresh, c.ordinal))
+    return sorted(
+        smaller,
+        key=lambda c: (
+            c.ordinal not in started,
+            c.ordinal == leader,
+            c.ordinal in well,
+            c.ordinal,
+        ),
+    )
 
 
 def _subject(case: Case, claim: Claim) -> Case:
@@ -32,10 +53,16 @@ def _subject(case: Case, claim: Claim) -> Case:
 
 
 def grow_claim(case: Case) -> GrowClaim | None:
-    """Have the next claim ask for the wanted size, once no other is growing."""
-    if any(claim.grows for claim in used_claims(case.observation)):
-        return None
+    """Have the next claim ask for the wanted size.
+
+    Of the replicas that are well, a driver that fails must not take two. One that is not well has
+    nothing to lose, and grows beside the others.
+    """
+    well = _well(case.observation)
+    busy = any(c.grows and c.ordinal in well for c in used_claims(case.observation))
     for claim in _smaller(case):
+        if busy and claim.ordinal in well:
+            continue
         if first_block(_subject(case, claim), guards.claim_growth_accepted) is None:
             return GrowClaim(claim.name, claim.uid, case.spec.storage.size, claim.version)
     return None

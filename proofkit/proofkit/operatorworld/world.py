@@ -411,8 +411,17 @@ class World(Truth):
         assert wanted_gib > disk.requested_gib, "a claim that does not grow"
         assert disk.owner_uid == self.uid or stale, "a claim of another owner"
         growing = [d for d in self.disks.values() if d.capacity_gib < d.requested_gib]
-        assert stale or not self._in_use(growing), "two volumes that grow at a time"
+        well = [d for n, d in self.disks.items() if self._is_well(n)]
+        others = [d for d in self._in_use(growing) if d in well]
+        assert stale or disk not in well or not others, "two voters' volumes that grow at a time"
         disk.requested_gib, disk.version = wanted_gib, disk.version + 1
+
+    def _is_well(self, ordinal: int) -> bool:
+        """Whether the quorum stands on a replica: a caught-up voter; without a leader, one ready."""
+        replica = ReplicaId(ordinal, self.disks[ordinal].directory_id or "")
+        if self.leader is None:
+            return ordinal in self.runners and self.is_ready(ordinal)
+        return replica in self.voters and self.is_fresh(replica)
 
     def _in_use(self, disks: list[Disk]) -> list[Disk]:
         ours = [self.disks[n] for n in range(self.replicas or 0) if n in self.disks]

@@ -58,7 +58,7 @@ def growing(observation: Observation, decision: object = None) -> tuple[bool, st
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.plan.volume_growth:grow_claim", "if any(claim.grows", "if not any(claim"
+    "kraftquorum_operator.plan.volume_growth:grow_claim", "busy and claim.ordinal in well", "False"
 )
 def test_claims_grow_one_after_the_other_and_the_leaders_last() -> None:
     assert decide(LARGER, sized((1, 1), (1, 1), (1, 1)), NOW_MS) == grows(1)
@@ -97,6 +97,59 @@ def test_a_claim_that_is_kept_of_a_removed_replica_does_not_grow() -> None:
     observation = sized((4, 4), (4, 4), (4, 4))
     kept = replace(claim(3), requested_bytes=1 << 30, capacity_bytes=1 << 30)
     assert isinstance(decide(LARGER, with_claim(observation, kept), NOW_MS), Done)
+
+
+def stuck(observation: Observation, ordinal: int) -> Observation:
+    """A claim that asks for more, whose driver fails."""
+    failed = with_size(observation, ordinal, 4, 1).claim(ordinal)
+    assert failed is not None
+    return with_claim(observation, replace(failed, resize="ControllerResizeError: no room"))
+
+
+def late(observation: Observation, *ordinals: int) -> Observation:
+    """These voters are not caught up."""
+    voters = (replace(voter(n), caught_up=n not in ordinals) for n in range(3))
+    return with_quorum(observation, voters=tuple(voters))
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:grow_claim", "busy and claim.ordinal in well", "busy"
+)
+@pytest.mark.parametrize("stuck_one", [0, 1])
+def test_a_stuck_growth_delays_no_replica_that_has_to_come_back(stuck_one: int) -> None:
+    """A new volume begins with the first size, and may be too small for the data."""
+    observation = stuck(sized((1, 1), (1, 1), (1, 1)), stuck_one)
+    assert not isinstance(decide(LARGER, observation, NOW_MS), GrowClaim), "they are all well"
+    assert decide(LARGER, late(observation, 2), NOW_MS) == grows(2)
+    leaderless = replace(observation, quorum=None, nodes=())
+    assert not isinstance(decide(LARGER, leaderless, NOW_MS), GrowClaim)
+    crashed = with_pod(leaderless, replace(pod(2), ready=False, running=False, restarts=3))
+    assert decide(LARGER, crashed, NOW_MS) == grows(2)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:grow_claim", "c.grows and c.ordinal in well", "c.grows"
+)
+def test_a_stuck_growth_of_a_replica_that_is_not_well_delays_none() -> None:
+    observation = stuck(late(sized((1, 1), (1, 1), (1, 1)), 2), 2)
+    assert decide(LARGER, observation, NOW_MS) == grows(1)
+    waits = with_pod(
+        replace(stuck(sized((1, 1), (1, 1), (1, 1)), 2), quorum=None, nodes=()),
+        replace(pod(2), phase="Pending", ready=False, running=False),
+    )
+    assert decide(LARGER, waits, NOW_MS) == grows(0)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:_smaller", "c.ordinal not in started", "False"
+)
+def test_a_volume_that_no_pod_has_mounted_comes_last() -> None:
+    observation = late(sized((1, 1), (1, 1), (1, 1)), 1, 2)
+    waits = replace(pod(1), phase="Pending", ready=False, running=False)
+    assert decide(LARGER, with_pod(observation, waits), NOW_MS) == grows(2)
+    leaderless = replace(observation, quorum=None, nodes=())
+    waits = replace(waits, name="demo-0", uid="pod-0", ordinal=0)
+    assert decide(LARGER, with_pod(leaderless, waits), NOW_MS) == grows(1)
 
 
 # --- nothing else waits for it, and it waits for nothing else ---------------------------------

@@ -6,6 +6,9 @@ from kraftquorum_observability.labels import BY_QUORUM, ON_QUORUM, QUORUM_LABELS
 
 from .alert import IN_CLUSTER, QUORUM_NAME, WHICH, Alert
 
+UNHURRIED = "not_paused|volume_has_grown"
+"""Guards that may block for hours: a pause, and a storage driver that expands large volumes."""
+
 OPERATOR: tuple[Alert, ...] = (
     Alert(
         "KraftquorumOperatorDown",
@@ -108,7 +111,7 @@ unless {ON_QUORUM}
     Alert(
         "KraftquorumGuardBlocking",
         "warning",
-        f'max by ({QUORUM_LABELS}, guard) (kraftquorum_blocked{{guard!="not_paused"}}) == 1',
+        f'max by ({QUORUM_LABELS}, guard) (kraftquorum_blocked{{guard!~"{UNHURRIED}"}}) == 1',
         "15m",
         f"{WHICH} waits for {{{{ $labels.guard }}}}",
         "A guard has held the operator back for a quarter of an hour. docs/reference/guards.md "

@@ -1,4 +1,4 @@
-"""How long the operator pauses while a quorum waits for a person, such as a paused or a lost one.
+"""How long the operator pauses while a quorum waits for a person or a storage driver, for hours.
 
 A change that a watch reports ends each pause at once. Losing this state costs requests only.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GUARDS = frozenset({"not_paused", "never_rebootstrap"})
-"""The guards that back off: the quorum is paused, or lost."""
+GUARDS = frozenset({"not_paused", "never_rebootstrap", "claim_growth_accepted", "volume_has_grown"})
+"""The guards that back off: the quorum is paused or lost, or waits only for volumes to grow."""
 
 LONGEST_S = 30.0
 

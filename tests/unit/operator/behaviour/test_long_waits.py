@@ -1,4 +1,4 @@
-"""A paused or lost quorum is not observed each second; another guard does not slow down."""
+"""A quorum that is paused, lost or waits for volumes is not observed each second; another guard does not slow down."""
 
 from __future__ import annotations
 
@@ -53,7 +53,15 @@ async def pauses(monkeypatch: pytest.MonkeyPatch, *decisions: Decision) -> list[
     return [(await reconciler.reconcile("test", "demo", UID)).pause_s for _ in decisions]
 
 
-@pytest.mark.parametrize("guard", ["not_paused", "never_rebootstrap"])
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "not_paused",
+        "never_rebootstrap",
+        "claim_growth_accepted",
+        "volume_has_grown",
+    ],
+)
 async def test_a_quorum_that_waits_for_a_person_backs_off(
     monkeypatch: pytest.MonkeyPatch, guard: str
 ) -> None:

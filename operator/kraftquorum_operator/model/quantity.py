@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 _DECIMAL = {"": Fraction(1), **{unit: Fraction(1000) ** n for n, unit in enumerate("kMGTPE", 1)}}
 _BINARY = {f"{unit}i": Fraction(1024) ** n for n, unit in enumerate("KMGTPE", 1)}
-_UNITS = {"m": Fraction(1, 1000), **_DECIMAL, **_BINARY}
+_SMALL = {unit: Fraction(1000) ** -n for n, unit in enumerate("mun", 1)}
+_UNITS = {**_SMALL, **_DECIMAL, **_BINARY}
+_QUANTITY = re.compile(r"(\d+\.?\d*|\.\d+)(?:[eE]([+-]?\d{1,3})|([numkKMGTPE]i?)?)", re.ASCII)
+"""Number, and exponent or unit, as the API server accepts them."""
 
 
 def amount(quantity: str) -> Fraction:
-    """What a quantity such as `10Gi`, `1.5G`, `500m` or `1073741824` amounts to.
+    """What a quantity such as `10Gi`, `1.5G`, `500m`, `1e9` or `1073741824` amounts to.
 
     Raises:
         ValueError: it is not a quantity.
     """
-    number = quantity.rstrip("mkKMGTPEi")
-    unit = quantity.removeprefix(number)
-    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
+    parts = _QUANTITY.fullmatch(quantity)
+    number, exponent, unit = parts.groups() if parts is not None else ("", None, None)
+    if parts is None or (unit or "") not in _UNITS:
         msg = f"{quantity!r} is not a size: it must be a number and a unit, such as 10Gi"
         raise ValueError(msg)
-    return Fraction(number) * _UNITS[unit]
+    return Fraction(number) * _UNITS[unit or ""] * Fraction(10) ** int(exponent or 0)
 
 
 def size_bytes(quantity: str) -> int:

@@ -17,6 +17,7 @@ from kraftquorum_operator.judge.renewal import to_issue_again
 from kraftquorum_operator.judge.scale_up import why_deferred
 from kraftquorum_operator.judge.volume_growth import first_size, smallest_size
 from kraftquorum_operator.model.access_facts import AccessFault
+from kraftquorum_operator.model.config import default_of
 from kraftquorum_operator.model.defaults import defaults_of
 from kraftquorum_operator.model.installation import Installation
 from kraftquorum_operator.model.objects import Body, ObjectRef, Owner
@@ -87,7 +88,7 @@ def compare(
     installation = replace(installation, cluster_domain=facts.cluster_domain)
     permissions, access_faults = _permissions(owner, spec, facts)
     made = _first_made(spec, facts)
-    volume = smallest_size(facts, made.storage.size)
+    volume = _reserved_volume(spec, facts)
     config = replace(
         node_config(made, defaults_of(facts.statefulset, facts.claims), volume),
         access=access_files(spec, facts),
@@ -145,6 +146,20 @@ def _first_made(spec: QuorumSpec, facts: Observation) -> QuorumSpec:
     """The spec with the size that the claims were first made with."""
     size = first_size(facts, spec.storage.size)
     return spec.model_copy(update={"storage": spec.storage.model_copy(update={"size": size})})
+
+
+def _reserved_volume(spec: QuorumSpec, facts: Observation) -> str:
+    """The size that a node's reserve is judged by: that of the smallest volume.
+
+    A reserve that the pods have already is judged by the wanted size. The volume of a disk that was
+    replaced begins with the first size, and must not have the settings in force refused.
+    """
+    name, statefulset = "disk_reserve_bytes", facts.statefulset
+    if statefulset is not None:
+        wanted = str(spec.config.get(name, default_of(name)))
+        if dict(statefulset.settings).get(name, str(default_of(name))) == wanted:
+            return spec.storage.size
+    return smallest_size(facts, first_size(facts, spec.storage.size))
 
 
 def _permissions(

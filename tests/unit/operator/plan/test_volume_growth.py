@@ -360,6 +360,9 @@ def test_the_reserve_and_the_log_are_judged_by_the_smallest_volume() -> None:
         facts = replace(sized((4, 4), gib, (4, 4)), statefulset=statefulset)
         assert len(compare(owner, wanted, facts, (live,)).config_faults) == faults
     assert statefulset is not None
+    running = replace(statefulset, settings=(("disk_reserve_bytes", str(600 << 20)),))
+    replaced = replace(sized((4, 4), (1, 1), (4, 4)), statefulset=running)
+    assert not compare(owner, wanted, replaced, (live,)).config_faults, "the pods have it already"
     large = replace(statefulset, settings=(("log_retention_bytes", str(2 << 30)),))
     for gib, outgrows in (((4, 1), True), ((4, 4), False)):
         facts = replace(sized((4, 4), gib, (4, 4)), statefulset=large)

@@ -29,7 +29,7 @@ def first_size(observation: Observation, wanted: str) -> str:
     statefulset = observation.statefulset
     if statefulset is not None:
         return str(canonical(statefulset.claim_size or wanted))
-    ours = [claim for claim in observation.claims if not claim.foreign_owner]
+    ours = (c for c in observation.claims if c.owner_uid == observation.uid and not c.terminating)
     sizes = [size for c in ours for size in (c.requested_bytes, c.capacity_bytes) if size]
     return str(canonical(min([*sizes, size_bytes(wanted)])))
 

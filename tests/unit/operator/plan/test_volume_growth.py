@@ -350,6 +350,12 @@ def test_a_statefulset_that_was_deleted_comes_back_with_the_size_of_the_smallest
     assert first_size(replace(lost, claims=()), "4Gi") == "4Gi"
     grown = replace(sized((9, 9), (4, 4), (4, 4)), statefulset=None)
     assert first_size(grown, "4Gi") == "4Gi"
+    small = grown.claim(2)
+    assert small is not None
+    small = replace(small, requested_bytes=1 << 30, capacity_bytes=1 << 30)
+    for change in ({"terminating": True}, {"owner_uid": "resource-0"}, {"owner_uid": None}):
+        left = replace(small, **change)  # pyright: ignore[reportArgumentType]
+        assert first_size(with_claim(grown, left), "4Gi") == "4Gi", change
 
 
 def test_the_reserve_and_the_log_are_judged_by_the_smallest_volume() -> None:

@@ -146,7 +146,7 @@ class Metrics(MetricTable[Any]):
         if guard is not None:
             self._guards[key] = guard
             self.blocked.labels(*key, guard).set(1)
-        context = Context(observation, wanted, decision)
+        context = Context(observation, wanted, decision, spec.storage.size)
         for name, judge in CONDITIONS.items():
             holds = judge(context)[0]
             if why_unknown(name, observation, holds=holds) is None:

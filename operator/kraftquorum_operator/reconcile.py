@@ -33,6 +33,7 @@ from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.ignored_annotations import ignored_annotations
+from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
@@ -48,9 +49,11 @@ from kraftquorum_operator.plan.actions import (
     ApplyObjects,
     Decision,
     Done,
+    GrowClaim,
     Wait,
     describe,
 )
+from kraftquorum_operator.plan.decide import reported
 from kraftquorum_operator.plan.deletion import delete
 from kraftquorum_operator.plan.volume_growth import awaits_only_volumes
 from kraftquorum_operator.report.conditions import CONDITIONS
@@ -320,13 +323,14 @@ class Reconciler:
             memory.last_answer_at = memory.observed_at
         if isinstance(decision, Wait | Done):
             memory.failures.clear()
+        shown = reported(decision, observed.spec, judge(observation), now_ms)
         observed = replace(observed, observation=memory.failures.mark(observation))
-        self.metrics.observe(observed.observation, observed.spec, decision, time.time())
+        self.metrics.observe(observed.observation, observed.spec, shown, time.time())
         events = memory.events.of_spec(
             observed.spec, observed.observation.generation, observed.reported_generation
         )
         interval_ms = int(self.settings.event_interval_s * 1000)
-        events += memory.events.of(decision, now_ms, interval_ms)
+        events += memory.events.of(shown, now_ms, interval_ms)
         annotations = cast("dict[str, str]", observed.resource["metadata"].get("annotations") or {})
         troubles = (
             *observation.troubles,
@@ -335,9 +339,9 @@ class Reconciler:
             *ignored_annotations(observed.spec, annotations, observation.certificates),
         )
         events += memory.events.of_troubles(troubles, now_ms, interval_ms)
-        self._log(decision, memory, bound)
+        self._log(shown, memory, bound)
         busy_s, idle_s = self.settings.reconcile_busy_s, self.settings.reconcile_idle_s
-        guard = decision.guard if isinstance(decision, Wait) else None
+        guard = shown.guard if isinstance(shown, Wait) else None
         wait_s = memory.waits.next_pause_s(guard, busy_s, idle_s)
         if observed.spec.image_updates == "Automatic" and observation.rolls:
             self.image_turn.rolls(observed.owner)
@@ -347,7 +351,7 @@ class Reconciler:
                 image = observed.next_image
                 may_change = self.image_turn.rests(observed.owner, wants=image is not None)
                 pause_s = 0.0 if may_change else idle_s
-                decision = Done(why + self.image_turn.wait_of(observed.owner, image))
+                decision = shown = Done(why + self.image_turn.wait_of(observed.owner, image))
             case Wait():
                 pause_s = wait_s
                 if awaits_only_volumes(decision) and self.image_turn.rests(
@@ -355,9 +359,9 @@ class Reconciler:
                 ):
                     pause_s = 0.0
             case _:
-                memory.current_action = describe(decision)
+                memory.current_action = describe(decision) if shown is decision else None
                 pause_s = 0.0
-        await self._report(observed, decision, memory)
+        await self._report(observed, shown, memory)
         if isinstance(decision, Wait | Done):
             return Outcome(decision, pause_s, tuple(events))
         tools = replace(
@@ -375,8 +379,11 @@ class Reconciler:
         else:
             pause_s = self.settings.reconcile_busy_s
             said = f"{describe(decision)}: {failure.message}"
-            memory.failures.failed(failure.reason, said, conflict=failure.conflict)
-            if not memory.failures.passing:
+            if not isinstance(decision, GrowClaim):  # its refusals are reported by their guard
+                memory.failures.failed(failure.reason, said, conflict=failure.conflict)
+            if not (
+                failure.conflict if isinstance(decision, GrowClaim) else memory.failures.passing
+            ):
                 events += memory.events.of_failure(decision, why, now_ms, interval_ms)
             if isinstance(decision, ApplyObjects):
                 memory.refusals.failed(
@@ -495,7 +502,7 @@ class Reconciler:
             msg = "the Lease ran out between the observation and the action"
             raise LeaseLostError(msg)
         started = time.monotonic()
-        conflict = False
+        conflict, refused = False, False
         try:
             what = await run(action, tools)
         except NodeRefusedError as error:
@@ -507,14 +514,14 @@ class Reconciler:
         except (KubeError, ValueError) as error:
             # ValueError: an answer or a body that is not what its model says.
             result, what, reason = "failed", str(error), word(error)
-            conflict = is_conflict(error)
+            conflict, refused = is_conflict(error), isinstance(error, RefusedError)
         else:
             result, reason = "done", ""
         self.metrics.actions.labels(*key, result).inc()
         seconds = round(time.monotonic() - started, 3)
         write = bound.info if result == "done" or conflict else bound.warning
         write("action_finished", action=name, what=what, result=result, seconds=seconds)
-        return None if result == "done" else Failure(reason, what, conflict)
+        return None if result == "done" else Failure(reason, what, conflict, refused)
 
     async def _report(self, observed: Observed, decision: Decision, memory: Memory) -> None:
         """Write the status if it changed; write volatile fields less often."""

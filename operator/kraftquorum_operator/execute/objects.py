@@ -10,6 +10,7 @@ from kraftquorum_operator.execute.tools import Tools
 from kraftquorum_operator.judge.leaves import moment
 from kraftquorum_operator.judge.renewal import to_issue_again
 from kraftquorum_operator.model.objects import Body, ObjectRef
+from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.observe.foreign import belongs_to
 from kraftquorum_operator.observe.kube import now_utc, with_note
 from kraftquorum_operator.plan.actions import (
@@ -78,13 +79,13 @@ async def _apply(body: Body, tools: Tools) -> None:
             await _make_room(body, tools)
         written = await tools.kube.apply(body)
     if has_drifted(body, written):
-        raise _not_kept(body)
+        raise _not_kept(ObjectRef.of(body))
     if kind == "Certificate":
         again = (names.issued(tools.owner.name, part) for part in to_issue_again(tools.observation))
         if name in again:
             if not _is_marked(body, written):
                 # Each observation would find a new renewal, and have the certificate issued again.
-                raise _not_kept(body)
+                raise _not_kept(ObjectRef.of(body))
             now = moment(int(now_utc().timestamp()))
             await tools.kube.apply(issue_again(written, now), "status")
 
@@ -117,9 +118,9 @@ def _is_marked(body: Body, written: Body) -> bool:
     return body["metadata"]["annotations"].items() <= kept.items()
 
 
-def _not_kept(body: Body) -> RefusedError:
+def _not_kept(ref: ObjectRef) -> RefusedError:
     what = (
-        f"{ObjectRef.of(body)} differs from what the operator has just written: another client or "
+        f"{ref} differs from what the operator has just written: another client or "
         "an admission webhook changes it; stop it"
     )
     return RefusedError(200, "NotKept", what)
@@ -241,8 +242,12 @@ async def record_claims(action: RecordClaims, tools: Tools) -> str:
 
 
 async def grow_claim(action: GrowClaim, tools: Tools) -> str:
-    """Have a claim ask for more, if it is as it was observed."""
-    await tools.kube.patch(
+    """Have a claim ask for more, if it is as it was observed.
+
+    Raises:
+        RefusedError: it asks for less even now, and the next request would change nothing.
+    """
+    written = await tools.kube.patch(
         "PersistentVolumeClaim",
         tools.owner.namespace,
         action.claim,
@@ -252,6 +257,9 @@ async def grow_claim(action: GrowClaim, tools: Tools) -> str:
             "spec": {"resources": {"requests": {"storage": action.size}}},
         },
     )
+    kept = cast("dict[str, object]", written["spec"]["resources"]["requests"])
+    if size_bytes(str(kept["storage"])) < size_bytes(action.size):
+        raise _not_kept(ObjectRef("PersistentVolumeClaim", action.claim))
     return f"{action.claim} to {action.size}"
 
 

@@ -45,6 +45,28 @@ def smallest_size(observation: Observation, otherwise: str) -> str:
     return str(canonical(min(sizes))) if sizes else otherwise
 
 
+def asks_for_less(claim: Claim, wanted: str) -> bool:
+    """Whether a claim still has to be asked to grow; not so if its size is not known."""
+    return claim.requested_bytes is not None and claim.requested_bytes < size_bytes(wanted)
+
+
+def advice(claim: Claim, why: str) -> str:
+    """What to do about a refusal, if its message tells what it is about."""
+    if "quota" in why.lower():
+        return ". Raise the quota of the namespace"
+    if not any(word in why.lower() for word in ("expan", "resize")):
+        return ""
+    return (
+        f". If the driver of StorageClass {claim.storage_class or '(none)'} can expand volumes, "
+        "set allowVolumeExpansion: true on the class"
+    )
+
+
+def next_growth_of(claim: Claim, wanted: str) -> str:
+    """From where to where a claim is to grow, in a sentence."""
+    return f"claim {claim.name} asks for {canonical(claim.requested_bytes)} of {wanted} so far"
+
+
 def growth_of(claim: Claim) -> str:
     """How far a claim that grows is, in a sentence."""
     size, wanted = canonical(claim.capacity_bytes), canonical(claim.requested_bytes)
@@ -52,16 +74,22 @@ def growth_of(claim: Claim) -> str:
     return f"claim {claim.name} has {size} of {wanted}{detail}"
 
 
-def why_volumes_grow(observation: Observation) -> tuple[str, str] | None:
-    """The claims that grow or may not, as a condition's reason and message; None: there is none."""
+def why_volumes_grow(observation: Observation, wanted: str) -> tuple[str, str] | None:
+    """The claims that grow, may not or still have to, as a condition's reason and message.
+
+    None: all have the wanted size. A refusal comes first: a person must act.
+    """
     reasons: list[tuple[str, str]] = []
     for claim in used_claims(observation):
-        refused = observation.why_growth_refused(claim.uid)
-        if refused is not None:
+        refused, less = observation.why_growth_refused(claim.uid), asks_for_less(claim, wanted)
+        if refused is not None and less:
             of = f"of StorageClass {claim.storage_class or '(none)'}"
             reasons.append(("Refused", f"claim {claim.name} {of} cannot grow: {refused}"))
         elif claim.grows:
             reasons.append((claim.resize.partition(":")[0] or "Requested", growth_of(claim)))
+        elif less:
+            reasons.append(("Waiting", next_growth_of(claim, wanted)))
     if not reasons:
         return None
+    reasons.sort(key=lambda entry: (entry[0] != "Refused", entry[0] == "Waiting"))
     return reasons[0][0], "; ".join(why for _, why in reasons)

@@ -44,6 +44,8 @@ class Refusal:
     """How many times in a row."""
     failure: tuple[str, str] = ("", "")
     """The same as a condition's reason and message."""
+    refused: bool = True
+    """The API server does not allow it; False: it failed for another reason."""
 
 
 def _next_refusal(
@@ -69,7 +71,7 @@ class Refusals:
     deletions: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
     """Pods and claims that could not be evicted or deleted, by UID."""
     growths: dict[str, Refusal] = field(default_factory=dict[str, Refusal])
-    """Claims that could not grow, by UID."""
+    """Claims that could not be asked to grow for any reason, by UID: nothing waits for a retry."""
     counting: Refusal | None = None
     """The disruption budget did not take another list of pods."""
 
@@ -95,15 +97,22 @@ class Refusals:
         )
 
     def growth_accepted(self, action: Action) -> None:
-        """Forget the refusal of a claim once the API server accepts the request."""
+        """Forget the refusals once the API server accepts a request: it may accept all now."""
         if isinstance(action, GrowClaim):
-            self.growths.pop(action.uid, None)
+            self.growths.clear()
 
     def growth_failed(self, action: Action, failure: Failure, generation: int, now_ms: int) -> None:
-        """Remember that a claim could not grow; ignore other actions."""
-        if isinstance(action, GrowClaim) and not failure.conflict:
+        """Remember that a claim could not be asked to grow; ignore other actions.
+
+        A conflict pauses it as well: an endless row of them would hold back all that follows. A
+        refusal stays reported until a request is accepted.
+        """
+        if isinstance(action, GrowClaim):
             last = self.growths.get(action.uid)
-            self.growths[action.uid] = _next_refusal(last, failure.message, generation, now_ms)
+            stays = last is not None and last.refused and not failure.refused
+            why = last.why if last is not None and stays else failure.message
+            refusal = _next_refusal(last, why, generation, now_ms)
+            self.growths[action.uid] = replace(refusal, refused=failure.refused or stays)
 
     def counting_failed(
         self, action: Action, failure: Failure, generation: int, now_ms: int
@@ -144,10 +153,16 @@ class Refusals:
             outdated=outdated,
             refused=refused,
             refused_deletions=refused_deletions,
-            refused_growths=tuple(sorted((uid, what.why) for uid, what in self.growths.items())),
+            refused_growths=_whys(self.growths, refused=True),
+            failed_growths=_whys(self.growths, refused=False),
             due_growths=frozenset(self.growths.keys() - held_growths.keys()),
             failure=failure,
         )
+
+
+def _whys(known: dict[str, Refusal], *, refused: bool) -> tuple[tuple[str, str], ...]:
+    """Why the requests were refused, or failed for another reason."""
+    return tuple(sorted((uid, w.why) for uid, w in known.items() if w.refused is refused))
 
 
 def _wanted(known: dict[str, Refusal], present: set[str], now_ms: int) -> dict[str, Refusal]:

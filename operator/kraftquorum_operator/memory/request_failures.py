@@ -46,6 +46,8 @@ class Failure(NamedTuple):
     """A condition's reason."""
     message: str
     conflict: bool = False
+    refused: bool = False
+    """The API server does not allow it, or does not keep it."""
 
 
 @dataclass(slots=True)

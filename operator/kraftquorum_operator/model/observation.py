@@ -470,8 +470,10 @@ class Observation:
 
     refused_growths: tuple[tuple[str, str], ...] = ()
     """UIDs of claims that the API server refused to let grow when it was last asked, and why."""
+    failed_growths: tuple[tuple[str, str], ...] = ()
+    """UIDs of claims that could not be asked to grow for another reason, and why."""
     due_growths: frozenset[str] = frozenset()
-    """Those of them for which a retry is due."""
+    """Those of both for which a retry is due."""
 
     troubles: tuple[Trouble, ...] = ()
     """Pods and claims that have not been able to start for a while. Only whether a scale-up is

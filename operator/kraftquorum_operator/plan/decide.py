@@ -15,11 +15,20 @@ them cannot answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kraftquorum_operator.judge.trust import Judged
 from kraftquorum_operator.model.spec import QuorumSpec
 from kraftquorum_operator.plan import guards
-from kraftquorum_operator.plan.actions import Action, ApplyObjects, Decision, Done, Wait, describe
+from kraftquorum_operator.plan.actions import (
+    Action,
+    ApplyObjects,
+    Decision,
+    Done,
+    GrowClaim,
+    Wait,
+    describe,
+)
 from kraftquorum_operator.plan.budget import budget_count
 from kraftquorum_operator.plan.certificates import certificates
 from kraftquorum_operator.plan.deferral import roll_before_scale_up
@@ -118,6 +127,17 @@ def decide(spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
     if blocked is not None:
         return blocked
     return Done(f"{len(observation.quorum.voters)} voters, all caught up")
+
+
+def reported(decision: Decision, spec: QuorumSpec, observation: Judged, now_ms: int) -> Decision:
+    """What the status reports: while a growth is tried again, what a failure would leave.
+
+    So a retry that fails again, perhaps for ever, changes no condition.
+    """
+    if not isinstance(decision, GrowClaim) or decision.uid not in observation.due_growths:
+        return decision
+    held = decide(spec, Judged(replace(observation, due_growths=frozenset())), now_ms)
+    return held if isinstance(held, Wait | Done) else decision
 
 
 def _pause(paused: Wait, held_back: Decision) -> Wait:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from kraftquorum_operator import names
-from kraftquorum_operator.judge.volume_growth import growth_of
+from kraftquorum_operator.judge.volume_growth import (
+    advice,
+    asks_for_less,
+    growth_of,
+    next_growth_of,
+)
 from kraftquorum_operator.plan.case import Case
 from kraftquorum_operator.plan.guard import guard
 
@@ -108,26 +113,29 @@ def claim_growth_accepted(case: Case) -> str | None:
     why = case.observation.why_growth_refused(claim.uid) if claim is not None else None
     if claim is None or why is None or claim.uid in case.observation.due_growths:
         return None
-    return (
-        f"claim {claim.name} cannot grow to {case.spec.storage.size}: {why}. If the driver of "
-        f"StorageClass {claim.storage_class or '(none)'} can expand volumes, set "
-        "allowVolumeExpansion: true on the class"
-    )
+    if not asks_for_less(claim, case.spec.storage.size):
+        return None
+    return f"claim {claim.name} cannot grow to {case.spec.storage.size}: {why}{advice(claim, why)}"
 
 
 @guard()
 def volume_has_grown(case: Case) -> str | None:
-    """The volume of each PersistentVolumeClaim has the size that the claim asks for.
+    """The volume of each PersistentVolumeClaim has the size that `spec.storage.size` asks for.
 
-    The claims grow one after the other, so that a storage driver that fails does so with one
-    replica's volume. Nothing else waits for this. A driver that cannot expand the file system of a
-    mounted volume does so when the pod starts again: delete the pod then. See
+    The claims of caught-up voters grow one after the other, so that a storage driver that fails
+    does so with one voter's volume. Nothing else waits for this. A driver that cannot expand the
+    file system of a mounted volume does so when the pod starts again: delete the pod then. See
     [grow the storage](../howto/grow-storage.md).
     """
     claim = case.observation.claim(case.ordinal)
-    if claim is None or not claim.grows:
+    if claim is None:
         return None
-    return growth_of(claim)
+    if claim.grows:
+        return growth_of(claim)
+    if not asks_for_less(claim, case.spec.storage.size):
+        return None
+    why = dict(case.observation.failed_growths).get(claim.uid)
+    return f"{next_growth_of(claim, case.spec.storage.size)}{f': {why}' if why else ''}"
 
 
 @guard()

@@ -8,9 +8,8 @@ Nothing else waits for it.
 
 from __future__ import annotations
 
-from kraftquorum_operator.judge.volume_growth import used_claims
+from kraftquorum_operator.judge.volume_growth import asks_for_less, used_claims
 from kraftquorum_operator.model.observation import Claim, Observation
-from kraftquorum_operator.model.quantity import size_bytes
 from kraftquorum_operator.plan import guards
 from kraftquorum_operator.plan.actions import Decision, GrowClaim, Wait
 from kraftquorum_operator.plan.guards import Case, first_block
@@ -29,13 +28,13 @@ def _smaller(case: Case) -> list[Claim]:
 
     A volume that no pod has mounted may be unable to grow, so it comes last.
     """
-    wanted, quorum = size_bytes(case.spec.storage.size), case.observation.quorum
+    quorum = case.observation.quorum
     well, leader = _well(case.observation), quorum.leader.node_id if quorum else None
     started = {pod.ordinal for pod in case.observation.pods if not pod.never_started}
     smaller = (
         claim
         for claim in used_claims(case.observation)
-        if claim.requested_bytes is not None and claim.requested_bytes < wanted
+        if asks_for_less(claim, case.spec.storage.size)
     )
     return sorted(
         smaller,
@@ -59,9 +58,11 @@ def grow_claim(case: Case) -> GrowClaim | None:
     nothing to lose, and grows beside the others.
     """
     well = _well(case.observation)
-    busy = any(c.grows and c.ordinal in well for c in used_claims(case.observation))
+    claims = (c for c in used_claims(case.observation) if c.ordinal in well)
+    busy = any(claim.grows or claim.capacity_bytes is None for claim in claims)
+    failed = dict(case.observation.failed_growths).keys() - case.observation.due_growths
     for claim in _smaller(case):
-        if busy and claim.ordinal in well:
+        if (busy and claim.ordinal in well) or claim.uid in failed:
             continue
         if first_block(_subject(case, claim), guards.claim_growth_accepted) is None:
             return GrowClaim(claim.name, claim.uid, case.spec.storage.size, claim.version)
@@ -79,7 +80,7 @@ def await_volumes(case: Case) -> Wait | None:
     growing = (claim for claim in used_claims(case.observation) if claim.grows)
     for claim in (*growing, *_smaller(case)):
         wait = first_block(
-            _subject(case, claim), guards.volume_has_grown, guards.claim_growth_accepted
+            _subject(case, claim), guards.claim_growth_accepted, guards.volume_has_grown
         )
         if wait is not None:
             return wait

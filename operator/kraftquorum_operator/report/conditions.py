@@ -24,11 +24,13 @@ Answer = tuple[bool, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a condition is judged on: the observation, `spec.voters` and the decision."""
+    """What a condition is judged on: the observation, the spec's wishes and the decision."""
 
     observation: Observation
     wanted: int
     decision: Decision
+    size: str = "0"
+    """`spec.storage.size`."""
 
     @property
     def unpaused(self) -> Decision:
@@ -194,9 +196,9 @@ def _volumes_failing(context: Context) -> Answer:
 
 def _volumes_growing(context: Context) -> Answer:
     """Volumes do not have the larger `spec.storage.size` yet; the message says why."""
-    why = why_volumes_grow(context.observation)
+    why = why_volumes_grow(context.observation, context.size)
     if why is None:
-        return False, "NotGrowing", "every volume has the size that its claim asks for"
+        return False, "NotGrowing", "every volume has the wanted size"
     return True, *why
 
 
@@ -334,9 +336,10 @@ def conditions(
     decision: Decision,
     before: Sequence[Condition],
     stamp: Stamp,
+    size: str = "0",
 ) -> list[Condition]:
     """The conditions to report."""
-    context = Context(observation, wanted, decision)
+    context = Context(observation, wanted, decision, size)
     result: list[Condition] = []
     for name, judge in CONDITIONS.items():
         holds, reason, message = judge(context)

@@ -207,7 +207,7 @@ def build_status(
         tls=_tls(spec, observation),
         config=dict(observation.statefulset.settings) if observation.statefulset else {},
         label_selector=f"{names.LABEL_APP}={names.APP},{names.LABEL_INSTANCE}={observation.name}",
-        conditions=conditions(observation, spec.voters, decision, before, stamp),
+        conditions=conditions(observation, spec.voters, decision, before, stamp, spec.storage.size),
         operations=operations(spec, observation, last.operations if last else (), stamp.now),
     )
     return status.model_copy(update={"timeline": timeline(last, status, stamp.now)})

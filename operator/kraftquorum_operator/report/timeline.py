@@ -40,11 +40,13 @@ CONDITION_ENTRIES: dict[str, tuple[str, str]] = {
 }
 """Condition → the entry when it becomes True and the entry when it no longer is."""
 
+GROWING = "VolumesGrowing"
+"""It has entries for its begin and end, and for a refusal and its end; no attempt has one."""
+
 ACTIONS = (
     "CreateLatch",
     "AdoptQuorum",
     "SetReplicas",
-    "GrowClaim",
     "DeleteClaim",
     "DeletePod",
     "EvictPod",
@@ -88,6 +90,7 @@ def _differences(before: QuorumStatus | None, now: QuorumStatus) -> Iterator[Dif
     yield from _leader(before, now)
     yield from _voters(before, now)
     yield from _conditions(before, now)
+    yield from _refused_growths(before, now)
 
 
 def _action(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
@@ -187,6 +190,21 @@ def _voters(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
         yield kind, f"Voter {voter.node_id} {said}"
 
 
+def _refused_growths(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
+    """That volumes may not grow, and that they may again."""
+    why, earlier = (
+        next(
+            (c.message for c in status.conditions if c.reason == "Refused" and c.type == GROWING),
+            None,
+        )
+        for status in (now, before)
+    )
+    if why is not None and earlier is None:
+        yield "Fault", f"Volumes may not grow: {why}"
+    elif earlier is not None and why is None:
+        yield "Repair", "No larger volume is refused any more"
+
+
 def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]:
     was = {condition.type: condition.status for condition in before.conditions}
     are = {condition.type for condition in now.conditions}
@@ -204,7 +222,7 @@ def _conditions(before: QuorumStatus, now: QuorumStatus) -> Iterator[Difference]
         if condition.type in CONDITION_ENTRIES:
             on, off = CONDITION_ENTRIES[condition.type]
             yield ("Fault", f"{on}: {condition.message}") if begins else ("Repair", off)
-        elif condition.type == "VolumesGrowing":
+        elif condition.type == GROWING:
             why = f"Volumes grow: {condition.message}"
             yield "Change", why if begins else "All volumes have grown"
         elif condition.type == "Paused":

@@ -417,7 +417,7 @@ class World(Truth):
         disk.requested_gib, disk.version = wanted_gib, disk.version + 1
 
     def _is_well(self, ordinal: int) -> bool:
-        """Whether the quorum stands on a replica: a caught-up voter; without a leader, one ready."""
+        """Whether the quorum stands on it: a caught-up voter; without a leader, a ready one."""
         replica = ReplicaId(ordinal, self.disks[ordinal].directory_id or "")
         if self.leader is None:
             return ordinal in self.runners and self.is_ready(ordinal)

@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 
 from kraftquorum_operator.clients.kube import KubeClient, path
-from kraftquorum_operator.errors import ConflictError
+from kraftquorum_operator.errors import ConflictError, RefusedError
 from kraftquorum_operator.execute import objects
 from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.model.objects import ObjectRef, Owner
@@ -45,6 +45,8 @@ class ApiServer:
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.versions = 0
+        self.keeps_specs = False
+        """An admission webhook puts every spec back."""
 
     def put(self, kind: str, name: str, uid: str, spec: dict[str, Any] | None = None) -> None:
         """Put an object there, in the place of another one if there is one."""
@@ -67,7 +69,9 @@ class ApiServer:
                 return self._refuse(409, "Conflict")
             if said.get("uid", body["metadata"]["uid"]) != body["metadata"]["uid"]:
                 return self._refuse(422, "Invalid", "metadata.uid")
+            spec = copy.deepcopy(body["spec"])
             self._merge(body, sent)
+            body["spec"] = spec if self.keeps_specs else body["spec"]
             self.versions += 1
             body["metadata"]["resourceVersion"] = str(self.versions)
             return web.json_response(body)
@@ -199,6 +203,17 @@ async def test_a_claim_grows_only_from_the_version_that_was_observed(place: Plac
         with suppress(ConflictError):
             await objects.grow_claim(late, place.tools)
         assert claim["spec"] == size("4Gi")
+
+
+@pytest.mark.without(f"{OBJECTS}:grow_claim", "if size_bytes(str(kept", "if False and (str(kept")
+async def test_a_request_that_a_webhook_takes_back_is_refused_and_not_repeated_at_once(
+    place: Place,
+):
+    name, place.server.keeps_specs = "data-demo-2", True
+    place.server.put("PersistentVolumeClaim", name, "uid", size("1Gi"))
+    with pytest.raises(RefusedError, match=f"PersistentVolumeClaim/{name} differs") as caught:
+        await objects.grow_claim(actions.GrowClaim(name, "uid", "4Gi", "1"), place.tools)
+    assert caught.value.reason == "NotKept"
 
 
 def size(storage: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from kraftquorum_operator import names
 from kraftquorum_operator.clients.nodes import HttpNodes
 from kraftquorum_operator.errors import ConflictError, NodeRefusedError, RefusedError
 from kraftquorum_operator.execute.tools import Failpoints
+from kraftquorum_operator.memory import refused_requests
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.refused_requests import FIRST_MS, LONGEST_MS, Refusals
 from kraftquorum_operator.memory.request_failures import CONFLICTS_REPORTED_AFTER
@@ -380,6 +381,32 @@ async def test_a_claim_that_may_not_grow_is_reported_and_the_others_are_tried(
     assert conditions["VolumesGrowing"]["reason"] == "Refused"
     assert conditions["Available"]["status"] == "True"
     assert conditions["Progressing"]["status"] == "False", "a person must act"
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.reconcile:Reconciler._reconcile",
+    "if not isinstance(decision, GrowClaim):",
+    "if True:",
+)
+async def test_a_claim_that_may_not_grow_changes_no_condition_while_it_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No alert and no entry of the timeline comes and goes with each attempt."""
+    monkeypatch.setattr(refused_requests, "FIRST_MS", 0)
+    error = RefusedError(403, "Forbidden", "PATCH: 403 the class must support resize")
+    observation = healthy()
+    for ordinal, size in enumerate((1, 0.5, 1)):
+        observation = with_size(observation, ordinal, size, size)
+    outcomes, statuses = await looks(monkeypatch, observation, error, 6)
+    assert [type(outcome.decision) for outcome in outcomes] == [GrowClaim] * 6
+    assert all(outcome.pause_s > 0 for outcome in outcomes)
+    for status in statuses[1:]:
+        conditions = {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+        assert conditions["Ready"] == ("False", "ClaimGrowthAccepted")
+        assert conditions["Progressing"] == ("False", "ClaimGrowthAccepted")
+        assert conditions["VolumesGrowing"] == ("True", "Refused")
+        assert "Failing" not in conditions
+        assert status.get("currentAction") is None
 
 
 @pytest.mark.without(

@@ -8,6 +8,7 @@ import pytest
 
 from kraftquorum_operator import names
 from kraftquorum_operator.judge.log_size import why_log_outgrows
+from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.judge.volume_growth import first_size
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.memory.request_failures import Failure
@@ -16,6 +17,7 @@ from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.observe.kube import read_claims, read_statefulset
 from kraftquorum_operator.plan.actions import DeletePod, Done, GrowClaim, Wait
 from kraftquorum_operator.plan.compare import compare
+from kraftquorum_operator.plan.decide import reported
 from kraftquorum_operator.report.conditions import CONDITIONS, Context
 from proofkit.operatorworld.decision import decide
 from proofkit.operatorworld.observations import (
@@ -35,7 +37,7 @@ from proofkit.operatorworld.observations import (
 )
 
 LARGER = spec(storage={"size": "4Gi"})
-REASON = "the class does not allow it"
+REASON = "the class must support resize"
 
 
 def sized(*gib: tuple[int, int], base: Observation | None = None) -> Observation:
@@ -51,7 +53,7 @@ def grows(ordinal: int) -> GrowClaim:
 
 
 def growing(observation: Observation, decision: object = None) -> tuple[bool, str, str]:
-    return CONDITIONS["VolumesGrowing"](Context(observation, 3, decision or Done("")))  # pyright: ignore[reportArgumentType]
+    return CONDITIONS["VolumesGrowing"](Context(observation, 3, decision or Done(""), "4Gi"))  # pyright: ignore[reportArgumentType]
 
 
 # --- which claim grows ------------------------------------------------------------------------
@@ -71,7 +73,9 @@ def test_claims_grow_one_after_the_other_and_the_leaders_last() -> None:
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.plan.volume_growth:_smaller", "claim.requested_bytes < wanted", "True"
+    "kraftquorum_operator.plan.volume_growth:_smaller",
+    "asks_for_less(claim, case.spec.storage.size)",
+    "True",
 )
 def test_a_claim_that_is_larger_is_left_alone() -> None:
     decision = decide(LARGER, sized((9, 9), (4, 4), (5, 5)), NOW_MS)
@@ -128,7 +132,7 @@ def test_a_stuck_growth_delays_no_replica_that_has_to_come_back(stuck_one: int) 
 
 
 @pytest.mark.without(
-    "kraftquorum_operator.plan.volume_growth:grow_claim", "c.grows and c.ordinal in well", "c.grows"
+    "kraftquorum_operator.plan.volume_growth:grow_claim", "if c.ordinal in well)", ")"
 )
 def test_a_stuck_growth_of_a_replica_that_is_not_well_delays_none() -> None:
     observation = stuck(late(sized((1, 1), (1, 1), (1, 1)), 2), 2)
@@ -210,7 +214,7 @@ def test_a_refusal_names_the_claim_the_class_and_what_to_do_and_others_are_tried
 
 def test_a_refused_growth_is_retried_after_growing_pauses_and_refuses_no_deletion() -> None:
     refusals, observation = Refusals(), sized((1, 1), (1, 1), (1, 1))
-    refused, now_ms = Failure("Forbidden", REASON), 1_000
+    refused, now_ms = Failure("Forbidden", REASON, refused=True), 1_000
     pauses: list[int] = []
     for _ in range(7):
         refusals.growth_failed(grows(1), refused, observation.generation, now_ms)
@@ -232,9 +236,93 @@ def test_a_refused_growth_is_retried_after_growing_pauses_and_refuses_no_deletio
     refusals.growth_accepted(grows(1))
     assert refusals.mark(later, now_ms).refused_growths == ()
     refusals = Refusals()
-    refusals.growth_failed(grows(1), Failure("Conflict", "", conflict=True), 1, now_ms)
     refusals.growth_failed(DeletePod("demo-1", "pod-1", "x"), refused, 1, now_ms)
     assert not refusals.growths
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:grow_claim", "or claim.uid in failed", ""
+)
+@pytest.mark.parametrize("conflict", [True, False])
+def test_what_fails_for_another_reason_is_paused_and_is_no_refusal(conflict: bool) -> None:
+    """A row of conflicts must not hold back rolls and certificates for ever."""
+    refusals, observation = Refusals(), sized((4, 4), (1, 1), (4, 4))
+    refusals.growth_failed(grows(1), Failure("x", "no answer", conflict), 1, 1_000)
+    marked = refusals.mark(observation, 2_999)
+    decision = decide(LARGER, marked, NOW_MS)
+    assert isinstance(decision, Wait)
+    assert decision.guard == "volume_has_grown"
+    assert "data-demo-1 asks for 1Gi of 4Gi so far: no answer" in decision.why
+    assert growing(marked)[:2] == (True, "Waiting")
+    assert decide(LARGER, refusals.mark(observation, 3_000), NOW_MS) == grows(1)
+    refusals.growth_failed(grows(1), Failure("x", "forbidden", refused=True), 1, 3_000)
+    refusals.growth_failed(grows(1), Failure("x", "no answer"), 1, 8_000)
+    marked = refusals.mark(observation, 8_001)
+    assert marked.refused_growths == (("claim-1", "forbidden"),)
+    assert marked.failed_growths == ()
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.decide:reported",
+    "not isinstance(decision, GrowClaim)",
+    "True",
+)
+def test_a_refusal_stays_reported_while_it_is_tried_again() -> None:
+    observation = replace(sized((4, 4), (1, 1), (4, 4)), refused_growths=(("claim-1", REASON),))
+    due = judge(replace(observation, due_growths=frozenset({"claim-1"})))
+    decision = decide(LARGER, due, NOW_MS)
+    assert decision == grows(1)
+    assert reported(decision, LARGER, due, NOW_MS) == decide(LARGER, observation, NOW_MS)
+    first = judge(replace(observation, refused_growths=()))
+    assert reported(decision, LARGER, first, NOW_MS) == decision
+
+
+def test_a_claim_that_grows_or_has_grown_is_not_refused() -> None:
+    """It was let grow by another client, or by a request whose answer was lost."""
+    for gib in ((4, 1), (4, 4)):
+        observation = sized((4, 4), gib, (4, 4))
+        observation = replace(observation, refused_growths=(("claim-1", REASON),))
+        decision = decide(LARGER, observation, NOW_MS)
+        assert (decision.guard if isinstance(decision, Wait) else None) != "claim_growth_accepted"
+        assert growing(observation)[1] != "Refused"
+
+
+@pytest.mark.parametrize(
+    ("why", "part"),
+    [(REASON, "allowVolumeExpansion"), ("exceeded quota: storage", "Raise the quota"), ("no", "")],
+)
+def test_the_advice_suits_the_refusal(why: str, part: str) -> None:
+    observation = sized((4, 4), (1, 1), (4, 4))
+    refused = replace(observation, refused_growths=(("claim-1", why),))
+    decision = decide(LARGER, refused, NOW_MS)
+    assert isinstance(decision, Wait)
+    assert part in decision.why
+    assert ("allowVolumeExpansion" in decision.why) is (why == REASON)
+    assert ("quota of the namespace" in decision.why) is ("quota" in why)
+
+
+@pytest.mark.without(
+    "kraftquorum_operator.plan.volume_growth:grow_claim",
+    "or claim.capacity_bytes is None",
+    "",
+)
+def test_volumes_whose_size_is_not_known_do_not_grow_all_at_once() -> None:
+    observation = sized((4, 4), (1, 1), (1, 1))
+    asked = observation.claim(0)
+    assert asked is not None
+    unknown = with_claim(observation, replace(asked, capacity_bytes=None))
+    assert not isinstance(decide(LARGER, unknown, NOW_MS), GrowClaim)
+
+
+def test_volumes_grow_until_the_last_has_the_size() -> None:
+    """Also between two claims, so that the timeline says once that all have grown."""
+    between = sized((1, 1), (4, 4), (1, 1))
+    assert growing(between) == (
+        True,
+        "Waiting",
+        "claim data-demo-0 asks for 1Gi of 4Gi so far; claim data-demo-2 asks for 1Gi of 4Gi so far",
+    )
+    assert growing(sized((4, 4), (4, 4), (4, 4)))[0] is False
 
 
 # --- what Kubernetes reports ------------------------------------------------------------------
@@ -272,7 +360,7 @@ def test_the_sizes_of_a_claim_are_read() -> None:
     assert (read.storage_class, read.version, read.resize, read.grows) == ("fast", "7", "", True)
     assert not read_claims("demo", [claim_body("4Gi", "4Gi")])[0].grows
     assert not read_claims("demo", [claim_body("4Gi", "1Gi", phase="Pending")])[0].grows
-    [other] = read_claims("demo", [claim_body("1e9", "")])
+    [other] = read_claims("demo", [claim_body("1x9", "")])
     assert (other.requested_bytes, other.capacity_bytes, other.grows) == (None, None, False)
 
 
@@ -307,10 +395,6 @@ def test_what_kubernetes_reports_of_a_growth_is_reported(
     assert (holds, reason) == (True, resize.partition(":")[0] or "Requested")
     assert resize in message
     assert "data-demo-0 has 1Gi of 4Gi" in message
-
-
-def test_no_volume_grows_where_none_was_asked_to() -> None:
-    assert growing(sized((1, 1), (1, 1), (1, 1)))[0] is False
 
 
 # --- what stays as it is ----------------------------------------------------------------------

@@ -112,13 +112,21 @@ def test_volumes_that_grow_are_a_change_and_no_fault() -> None:
     action = describe(GrowClaim("data-demo-1", "uid", "1Gi"))
     grows = with_size(healthy(), 1, 1, 0.5)
     assert told(WELL, grows, action) == [
-        ("Change", f"The operator acts: {action}"),
         ("Change", "Volumes grow: claim data-demo-1 has 512Mi of 1Gi"),
     ]
     assert told(status(grows, WELL), healthy()) == [
         ("Repair", "The quorum is ready: 3 voters, all caught up"),
         ("Change", "All volumes have grown"),
     ]
+
+
+def test_a_refusal_of_larger_volumes_has_an_entry_and_so_has_its_end() -> None:
+    small = with_size(healthy(), 1, 0.5, 0.5)
+    refused = replace(small, refused_growths=(("claim-1", "no"),))
+    why = "claim data-demo-1 of StorageClass fast cannot grow: no"
+    assert ("Fault", f"Volumes may not grow: {why}") in told(WELL, refused)
+    assert not told(status(refused, WELL), refused)
+    assert ("Repair", "No larger volume is refused any more") in told(status(refused, WELL), small)
 
 
 def test_the_replacement_of_a_disk_is_told_by_its_outcome() -> None:

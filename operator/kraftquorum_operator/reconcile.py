@@ -379,11 +379,11 @@ class Reconciler:
         else:
             pause_s = self.settings.reconcile_busy_s
             said = f"{describe(decision)}: {failure.message}"
-            if not isinstance(decision, GrowClaim):  # its refusals are reported by their guard
+            passing = failure.conflict
+            if not isinstance(decision, GrowClaim):  # its failures are reported by their guards
                 memory.failures.failed(failure.reason, said, conflict=failure.conflict)
-            if not (
-                failure.conflict if isinstance(decision, GrowClaim) else memory.failures.passing
-            ):
+                passing = memory.failures.passing
+            if not passing:
                 events += memory.events.of_failure(decision, why, now_ms, interval_ms)
             if isinstance(decision, ApplyObjects):
                 memory.refusals.failed(

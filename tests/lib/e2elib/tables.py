@@ -27,7 +27,7 @@ Every case runs on real kubelets, installed by Helm from the images, with six cl
 the time ([how to run it](../contributing/e2e.md)) and default settings, unless its row says otherwise.
 *Seconds* are from the fault until everything works again. *Stall* is the longest time in which no
 client got an acknowledgement. *Unknown* are writes that were sent and never answered. The client
-reports these and never repeats them.
+reports these and never repeats them. *Refused* are writes that failed and that no node did.
 """
 
 PROMISED: Sequence[tuple[str, float, str, Sequence[str]]] = (
@@ -69,8 +69,8 @@ def page(report: Json) -> str:
     """The table of all cases."""
     lines = [_TITLE, *_facts(report), ""]
     lines += [
-        "|Case|Seconds|until|Longest write stall|Acknowledged|Unknown|Lost|Duplicated|",
-        "|---|---:|---|---:|---:|---:|---:|---:|",
+        "|Case|Seconds|until|Longest write stall|Acknowledged|Unknown|Refused|Lost|Duplicated|",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|",
     ]
     cases: list[Json] = report["cases"]
     lines += [_row(case) for case in cases if case["outcome"] == "passed"]
@@ -110,7 +110,7 @@ def _row(case: Json) -> str:
         _figure(case["seconds"], 1),
         case["until"] if case["seconds"] is not None else "",
         _figure(case["stall_s"], 2),
-        *(str(case[key]) for key in ("acknowledged", "unknown", "lost", "doubled")),
+        *(str(case[key]) for key in ("acknowledged", "unknown", "refused", "lost", "doubled")),
     ]
     return f"|{'|'.join(cells)}|"
 

@@ -18,6 +18,7 @@ def case(**fields):
         "stall_s": 0.5,
         "acknowledged": 900,
         "unknown": 1,
+        "refused": 2,
         "lost": 0,
         "doubled": 0,
         "wrong": 0,
@@ -62,7 +63,7 @@ def test_the_committed_run_is_better_than_each_limit():
 
 def test_a_case_is_a_row_and_one_that_was_not_done_is_said():
     text = tables.page(report(case(), case(title="Full", outcome="skipped", why="no volumes")))
-    assert "|A pod deleted|7.2|full redundancy|0.50|900|1|0|0|" in text
+    assert "|A pod deleted|7.2|full redundancy|0.50|900|1|2|0|0|" in text
     assert "- Full: skipped, no volumes" in text
     assert "|Full|" not in text
     assert "`node` 108 MB" in text

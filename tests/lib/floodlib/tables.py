@@ -75,7 +75,7 @@ ratios with the lowest and the highest. *Longest* is of all rounds. *Memory* is 
 has more than before, at most. *The same address* is that of both clients. *Another subject, with
 TLS* has a token of its own: all clients have TLS and tokens there, which is the default of a quorum
 that the operator makes. These floods have fewer connections: the process that floods shares two
-cores with the nodes, and the handshakes of 2,000 connections outlasted the deadline for a head.
+cores with the nodes, and of 2,000 handshakes a quarter outlasted the deadline for a head.
 
 ## Writes of another client
 

@@ -16,12 +16,11 @@ from typing import cast
 from kraftquorum_operator.clients.cache import Cache, KubeReader
 from kraftquorum_operator.clients.kept_reads import KeepingReader, KeptReads
 from kraftquorum_operator.clients.nodes import NodeApi
-from kraftquorum_operator.judge.trust import judge
+from kraftquorum_operator.judge.trust import Judged, judge
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.persistent_troubles import PersistentTroubles
 from kraftquorum_operator.memory.refused_requests import Refusals
 from kraftquorum_operator.model.objects import Body
-from kraftquorum_operator.model.observation import Observation
 from kraftquorum_operator.observe.deletion import ObservedDeletion, needs_finalizer
 from kraftquorum_operator.observe.quorum import Silence
 from kraftquorum_operator.observe.read import Observed, observe
@@ -42,7 +41,7 @@ class Evaluation:
 
     observed: Observed
     desired: Desired
-    observation: Observation
+    observation: Judged
     decision: Decision
 
 

@@ -33,7 +33,6 @@ from kraftquorum_operator.execute.tools import Failpoints, Tools
 from kraftquorum_operator.judge.access import access_alarms
 from kraftquorum_operator.judge.disks import disk_alarms
 from kraftquorum_operator.judge.ignored_annotations import ignored_annotations
-from kraftquorum_operator.judge.trust import judge
 from kraftquorum_operator.memory.image_turn import ImageTurn
 from kraftquorum_operator.memory.long_waits import LongWaits
 from kraftquorum_operator.memory.request_failures import Failure, Failures, is_conflict, word
@@ -323,7 +322,7 @@ class Reconciler:
             memory.last_answer_at = memory.observed_at
         if isinstance(decision, Wait | Done):
             memory.failures.clear()
-        shown = reported(decision, observed.spec, judge(observation), now_ms)
+        shown = reported(decision, observed.spec, observation, now_ms)
         observed = replace(observed, observation=memory.failures.mark(observation))
         self.metrics.observe(observed.observation, observed.spec, shown, time.time())
         events = memory.events.of_spec(

@@ -43,14 +43,7 @@ CONDITION_ENTRIES: dict[str, tuple[str, str]] = {
 GROWING = "VolumesGrowing"
 """It has entries for its begin and end, and for a refusal and its end; no attempt has one."""
 
-ACTIONS = (
-    "CreateLatch",
-    "AdoptQuorum",
-    "SetReplicas",
-    "DeleteClaim",
-    "DeletePod",
-    "EvictPod",
-)
+ACTIONS = ("CreateLatch", "AdoptQuorum", "SetReplicas", "DeleteClaim", "DeletePod", "EvictPod")
 """Actions that have an entry of their own; of the others only the outcome has one."""
 
 

@@ -89,12 +89,8 @@ def test_a_rotated_file_is_replaced(tmp_path: Path):
     assert len(lines(path)) == 1
 
 
-def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    lost: list[int] = []
-    audit = AuditLog(tmp_path / "audit")
-    audit.observe(lambda: lost.append(1))
+def lose_two_changes(audit: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write two lines while the disk is full."""
 
     def fail(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -104,6 +100,15 @@ def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
         audit.change(CHANGED)
         audit.change(CHANGED)
         assert audit.flush()
+
+
+def test_a_line_that_cannot_be_written_is_counted_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lost: list[int] = []
+    audit = AuditLog(tmp_path / "audit")
+    audit.observe(lambda: lost.append(1))
+    lose_two_changes(audit, monkeypatch)
     audit.change(CHANGED)
     audit.change(CHANGED)
     audit.close()
@@ -118,15 +123,7 @@ def test_a_line_that_is_lost_before_the_metrics_exist_is_counted_once_they_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     audit = AuditLog(tmp_path / "audit")
-
-    def fail(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(module.os, "write", fail)
-        audit.change(CHANGED)
-        audit.change(CHANGED)
-        assert audit.flush()
+    lose_two_changes(audit, monkeypatch)
     lost: list[int] = []
     audit.observe(lambda: lost.append(1))
     audit.close()
